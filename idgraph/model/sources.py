@@ -110,6 +110,7 @@ class ValuePlace(SettingsTable):
         min_length=1,
         description="A header of a Kafka record or property of a Pulsar message, as text; the last one of that name.",
     )
+    producer: bool = Field(default=False, description="The name of a Pulsar message's producer.")
     timestamp: bool = Field(
         default=False,
         description="The timestamp of a record in a topic, in epoch milliseconds; only for `ordinal`. A producer's retry can"
@@ -119,13 +120,13 @@ class ValuePlace(SettingsTable):
     @model_validator(mode="after")
     def _exactly_one(self) -> Self:
         given = [self.path is not None, self.const is not None, self.header is not None]
-        if sum([*given, self.content, self.key, self.timestamp]) != 1:
-            raise ValueError("give exactly one of: path, const, content, key, header, timestamp")
+        if sum([*given, self.content, self.key, self.producer, self.timestamp]) != 1:
+            raise ValueError("give exactly one of: path, const, content, key, header, producer, timestamp")
         return self
 
     def is_carried(self) -> bool:
         """Whether it is beside the payload, which only records of topics have."""
-        return self.key or self.timestamp or self.header is not None
+        return self.key or self.producer or self.timestamp or self.header is not None
 
 
 class SourceConfig(SettingsTable):

@@ -31,8 +31,8 @@ class TopicSource(SourceConfig):
 
     format: Literal["json", "avro", "protobuf", "registry"] = Field(
         default="json",
-        description="Format of the payloads. `avro`, `protobuf`: with `schema_file`. `registry`: each payload begins "
-        "with its schema's number, and `[kafka.registry]` has the schema.",
+        description="Format of the payloads. `avro`, `protobuf`: with `schema_file`. `registry`: in Kafka each payload "
+        "begins with its schema's number, and `[kafka.registry]` has the schema; in Pulsar each message names the version of its topic's schema.",
     )
     schema_file: Path | None = Field(
         default=None,

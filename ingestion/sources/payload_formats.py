@@ -1,8 +1,9 @@
-"""Formats of payloads in Kafka: JSON, or Avro or Protobuf by a schema from a file or a registry."""
+"""Formats of payloads in topics: JSON, or Avro or Protobuf by a schema from a file or a registry."""
 
 from __future__ import annotations
 
 import time
+from base64 import b64decode
 from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
@@ -10,6 +11,7 @@ from cachetools import LRUCache
 
 from idgraph.model.dead_letters import DeadLetterReason
 from idgraph.model.errors import ConfigError, EventError, PayloadSchemaError, SchemaRegistryError
+from idgraph.model.pulsar import PulsarSource
 from idgraph.model.topics import TopicSource
 from transforms.payloads import Decode, PayloadSchema, SchemaRegistry
 
@@ -43,7 +45,7 @@ class RegistryPayloads:
         self._compiled = compiled
         self._waits = waits
         self._clock = clock
-        self._known: LRUCache[int, Decode | _Refused] = LRUCache(KEPT)
+        self._known: LRUCache[int | str, Decode | _Refused] = LRUCache(KEPT)
 
     def decode(self, payload: bytes) -> bytes:
         """The payload as JSON."""
@@ -51,13 +53,16 @@ class RegistryPayloads:
             raise EventError(
                 DeadLetterReason.BAD_PAYLOAD, "the payload does not begin with the number of a schema"
             )
-        return self._schema(int.from_bytes(payload[1:PREFIX_BYTES], "big"))(payload[PREFIX_BYTES:])
+        return self.decoder(int.from_bytes(payload[1:PREFIX_BYTES], "big"))(payload[PREFIX_BYTES:])
 
     def close(self) -> None:
         """Nothing more is asked of the registry."""
         self._registry.close()
 
-    def _schema(self, number: int) -> Decode:
+    def decoder(self, number: int | str | None) -> Decode:
+        """A decoder of the payloads of a schema, None: of a message that names none. Raises EventError."""
+        if number is None:
+            raise EventError(DeadLetterReason.NO_SCHEMA, "the message was published without a schema")
         known = self._known.get(number)
         if known is None or (isinstance(known, _Refused) and known.until < self._clock()):
             known = self._asked(number)
@@ -66,7 +71,7 @@ class RegistryPayloads:
             raise EventError(DeadLetterReason.NO_SCHEMA, f"schema {number}: {known.reason}")
         return known
 
-    def _asked(self, number: int) -> Decode | _Refused:
+    def _asked(self, number: int | str) -> Decode | _Refused:
         try:
             return self._compiled(self._registry.schema(number))
         except PayloadSchemaError as error:
@@ -85,6 +90,10 @@ def schema_decoder(schema: PayloadSchema) -> Decode:
             from transforms.payloads.avro import avro_decoder
 
             return avro_decoder(schema.text, [text for _, text in schema.references])
+        case "PROTOBUF" if schema.message is not None:
+            from transforms.payloads.protobuf import ProtobufFiles, descriptor_set, in_order
+
+            return ProtobufFiles(in_order(descriptor_set(b64decode(schema.text)))).decoder(schema.message)
         case "PROTOBUF":
             return _protobuf_decoder(schema)
     return lambda payload: payload
@@ -178,6 +187,11 @@ class PayloadFormats:
         if source.name not in self._decoders:
             self._decoders[source.name] = self._made(source)
         return self._decoders[source.name]
+
+    def by_schema(self, source: TopicSource) -> Callable[[str | None], Decode] | None:
+        """Gives decoders by the schemas that messages name beside their payload, as those of Pulsar do; None where none does."""
+        is_named = source.format == "registry" and isinstance(source, PulsarSource)
+        return self._registry.decoder if self._registry and is_named else None
 
     def _made(self, source: TopicSource) -> Decode:
         if source.format == "registry":

@@ -54,7 +54,7 @@ class HttpSchemaRegistry:
         self._sleep = sleep
         self._opened: httpx.Client | None = None
 
-    def schema(self, number: int) -> PayloadSchema:
+    def schema(self, number: int | str) -> PayloadSchema:
         """The schema of a number, with all that it is built on. Raises ConfigError for credentials that cannot be
         read, and as the protocol says."""
         found = self._get(f"/schemas/ids/{number}")

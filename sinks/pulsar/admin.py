@@ -116,6 +116,13 @@ class HttpPulsarAdmin:
             raise ConfigError(f"there is no topic {name} in Pulsar")
         return position(found["ledgerId"], found["entryId"])
 
+    def schema(self, topic: str, version: int) -> dict[str, Any] | None:
+        """A version of a topic's schema, with `type` and `data`; None if there is none. Raises as `ledgers`."""
+        found: dict[str, Any] | None = self._get(
+            f"schemas/{_path(topic).removeprefix('persistent/')}/schema/{version}"
+        )
+        return found
+
     def close(self) -> None:
         """Close the connections."""
         self._client.close()

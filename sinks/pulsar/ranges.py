@@ -25,13 +25,16 @@ _STEPS_BACK = (16, 256, 4096, 1 << 40)
 
 
 class ReadMessage(NamedTuple):
-    """A message as it is: its place as `LEDGER/ENTRY/BATCH`, its event time or else publish time in epoch milliseconds."""
+    """A message as it is: its place as `LEDGER/ENTRY/BATCH`, its event time or else publish time in epoch milliseconds, and the
+    version of its schema, if it has one."""
 
     place: str
     timestamp: int
     key: bytes | None
     value: bytes | None
     properties: list[tuple[str, bytes | None]]
+    producer: str
+    schema: int | None
 
 
 class PulsarRanges:
@@ -165,12 +168,16 @@ class PulsarRanges:
 def _read(message: pulsar.Message, at: pulsar.MessageId) -> ReadMessage:
     value = None if message.has_null_value() else message.data()
     key = message.partition_key()
+    # The client's own method for it decodes the number as text.
+    version = message._message.int_schema_version()
     return ReadMessage(
         f"{at.ledger_id()}/{at.entry_id()}/{max(0, at.batch_index())}",
         message.event_timestamp() or message.publish_timestamp(),
         key.encode() if key else None,
         value,
         [(name, content.encode()) for name, content in message.properties().items()],
+        message.producer_name(),
+        None if version < 0 else version,
     )
 
 

@@ -23,7 +23,8 @@ Kind = Literal["AVRO", "PROTOBUF", "JSON"]
 
 
 class PayloadSchema(NamedTuple):
-    """A schema as a registry keeps it. `text` is JSON for Avro, and for Protobuf the base64 of a FileDescriptorProto.
+    """A schema as a registry keeps it. `text` is JSON for Avro, and for Protobuf the base64 of a FileDescriptorProto; with
+    `message`, the full name of the payloads' one, of a FileDescriptorSet.
 
     `references` are the names and texts of the schemas that it is built on, each after those that it needs itself.
     """
@@ -31,12 +32,13 @@ class PayloadSchema(NamedTuple):
     kind: Kind
     text: str
     references: tuple[tuple[str, str], ...] = ()
+    message: str | None = None
 
 
 class SchemaRegistry(Protocol):
-    """Gives schemas by their number, which means the same for ever."""
+    """Gives schemas by their number, in Pulsar `TENANT/NAMESPACE/TOPIC/VERSION`, which means the same for ever."""
 
-    def schema(self, number: int) -> PayloadSchema:
+    def schema(self, number: int | str) -> PayloadSchema:
         """Blocks. Raises PayloadSchemaError when there is no such schema, and SchemaRegistryError, which is retryable,
         when nobody can determine."""
         ...

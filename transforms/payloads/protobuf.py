@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from decimal import Decimal, InvalidOperation
+from graphlib import CycleError, TopologicalSorter
 from math import isfinite
 from typing import Any, NamedTuple
 
@@ -61,6 +62,16 @@ def descriptor_set(content: bytes) -> list[descriptor_pb2.FileDescriptorProto]:
         return list(descriptor_pb2.FileDescriptorSet.FromString(content).file)
     except DecodeError:
         raise PayloadSchemaError("not a descriptor set, as `protoc --descriptor_set_out` writes it") from None
+
+
+def in_order(files: Iterable[descriptor_pb2.FileDescriptorProto]) -> list[descriptor_pb2.FileDescriptorProto]:
+    """Each file after those that it imports. Raises PayloadSchemaError."""
+    named = {file.name: file for file in files}
+    try:
+        order = TopologicalSorter({name: file.dependency for name, file in named.items()}).static_order()
+        return [named[name] for name in order if name in named]
+    except CycleError:
+        raise PayloadSchemaError("the files of the Protobuf schema import each other") from None
 
 
 def serialized_file(name: str, text: str) -> descriptor_pb2.FileDescriptorProto:

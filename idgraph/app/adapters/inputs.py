@@ -95,16 +95,21 @@ def ranges_config(settings: Settings) -> dict[str, Any]:
 def open_ranges(config: dict[str, Any]) -> ReadRange | None:
     """A reader of ranges; None without topics, or the client of their system."""
     if "pulsar" in config and find_spec("pulsar") is not None:
-        from idgraph.model.pulsar import PulsarSettings
         from sinks.pulsar.ranges import PulsarRanges
 
-        return PulsarRanges(PulsarSettings.model_validate(config["pulsar"])).records
+        return PulsarRanges(_pulsar_settings(config)).records
     if "ranges" not in config or find_spec("confluent_kafka") is None:
         return None
     file = config["ranges"]["config"]
     # Read when it is needed, which is hardly ever.
     opened = cache(partial(_opened_ranges, file))
     return lambda topic, partition, since, until: opened().records(topic, partition, since, until)
+
+
+def _pulsar_settings(config: dict[str, Any]) -> PulsarSettings:
+    from idgraph.model.pulsar import PulsarSettings
+
+    return PulsarSettings.model_validate(config["pulsar"])
 
 
 def _opened_ranges(file: str | None) -> KafkaRanges:
@@ -158,7 +163,8 @@ def formats_config(settings: Settings) -> dict[str, Any]:
                 schemas[name] = base64.b64encode(source.schema_file.read_bytes()).decode()
             except OSError as error:
                 raise ConfigError(f"source {name}: {source.schema_file}: {error.strerror}") from None
-    return {"schemas": schemas, "registry": settings.kafka.registry.model_dump(mode="json")}
+    registry = {"schemas": schemas, "registry": settings.kafka.registry.model_dump(mode="json")}
+    return registry | ranges_config(settings)
 
 
 def open_formats(config: dict[str, Any]) -> PayloadFormats:
@@ -166,6 +172,10 @@ def open_formats(config: dict[str, Any]) -> PayloadFormats:
     from ingestion.sources.payload_formats import PayloadFormats
 
     schemas = {name: base64.b64decode(content) for name, content in config["schemas"].items()}
+    if "pulsar" in config:
+        from sinks.pulsar.schemas import PulsarSchemas
+
+        return PayloadFormats(schemas, PulsarSchemas(_pulsar_settings(config)))
     registry = config["registry"]
     if registry["url"] is None:
         return PayloadFormats(schemas)

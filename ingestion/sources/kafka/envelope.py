@@ -1,10 +1,10 @@
-"""Decode for Kafka: the envelope of a record whose fields may also stand in its key, headers and timestamp."""
+"""Decode for topics: the envelope of a record whose fields may also stand in its key, headers and timestamp."""
 
 from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
@@ -30,16 +30,20 @@ class Carried(msgspec.Struct, array_like=True):
     """The fields of a record beside its payload. Bytes that are not UTF-8, or begin with `base64:`, are `base64:` and
     their base64.
 
-    `timestamp` is in epoch milliseconds. If several headers have a name, the last counts, as in most clients.
+    `timestamp` is in epoch milliseconds. If several headers have a name, the last counts, as in most clients. Pulsar's have the
+    `producer`'s name, and with a schema `TENANT/NAMESPACE/TOPIC/VERSION`.
     """
 
     key: str | None
     headers: dict[str, str | None]
     timestamp: int
+    producer: str | None = None
+    schema: str | None = None
 
     def context(self) -> dict[str, object]:
         """As a mapping spec may look it up."""
-        return {"key": self.key, "headers": self.headers, "timestamp": self.timestamp}
+        found: dict[str, object] = {"key": self.key, "headers": self.headers, "timestamp": self.timestamp}
+        return found if self.producer is None else {**found, "producer": self.producer}
 
 
 class Frame(NamedTuple):
@@ -53,12 +57,20 @@ _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(Carried).decode
 
 
-def frame(key: bytes | None, headers: Headers, timestamp: int, payload: bytes | None) -> bytes:
+def frame(
+    key: bytes | None,
+    headers: Headers,
+    timestamp: int,
+    payload: bytes | None,
+    producer: str | None = None,
+    schema: str | None = None,
+) -> bytes:
     """A record as bytes."""
-    if key is None and not headers:
+    if key is None and not headers and producer is None:
         first = b"[null,{},%d]" % timestamp
     else:
-        first = _encode(Carried(_text(key), {name: _text(value) for name, value in headers}, timestamp))
+        fields = (_text(key), {name: _text(value) for name, value in headers}, timestamp)
+        first = _encode(fields if producer is None else (*fields, producer, schema))
     return first if payload is None else first + b"\n" + payload
 
 
@@ -97,12 +109,18 @@ _ELSEWHERE = ValuePlace(const="-")
 
 
 class KafkaEnvelopeReader:
-    """Reads the records of one source in Kafka. Immutable."""
+    """Reads the records of one source in topics. Immutable."""
 
-    def __init__(self, config: TopicSource, decode: Decode | None = None) -> None:
-        """`decode` makes JSON of payloads that are none."""
+    def __init__(
+        self,
+        config: TopicSource,
+        decode: Decode | None = None,
+        by_schema: Callable[[str | None], Decode] | None = None,
+    ) -> None:
+        """`decode` makes JSON of payloads that are none; instead of it `by_schema` gives what does so for a named schema."""
         self._config = config
         self._decode = decode
+        self._by_schema = by_schema
         self._carried: dict[str, ValuePlace] = {}
         stand_ins: dict[str, ValuePlace | None] = {}
         for field in ("source", "type", "id", "ordinal"):
@@ -120,7 +138,8 @@ class KafkaEnvelopeReader:
         carried, payload = unframe(record.value)
         if payload is None:
             return self._tombstone(record, carried)
-        text = self._decode(payload) if self._decode else payload
+        decode = self._by_schema(carried.schema) if self._by_schema else self._decode
+        text = decode(payload) if decode else payload
         event = self._payload_reader.read(RawRecord(record.source, record.position, text))
         fields = self._carried_fields(carried)
         if self._is_content:
@@ -177,7 +196,8 @@ def envelope_reader(
     """A reader of a source's envelopes. Raises PayloadSchemaError."""
     reader: EnvelopeReader | KafkaEnvelopeReader = EnvelopeReader(config)
     if isinstance(config, TopicSource):
-        reader = KafkaEnvelopeReader(config, formats.decoder(config))
+        by_schema = formats.by_schema(config)
+        reader = KafkaEnvelopeReader(config, None if by_schema else formats.decoder(config), by_schema)
     return _MarkingReader(reader) if config.decryptor and config.decryptor.on_failure == "pass_on" else reader
 
 
@@ -190,6 +210,8 @@ def _content_id(carried: Carried, payload: bytes) -> str:
 def _value(place: ValuePlace, carried: Carried) -> Any:
     if place.key:
         return carried.key
+    if place.producer:
+        return carried.producer
     return carried.timestamp if place.header is None else carried.headers.get(place.header)
 
 

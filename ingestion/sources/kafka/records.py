@@ -20,7 +20,8 @@ RANGE = ("topic", "partition", "since", "until")
 """Columns of rows that are ranges of offsets, for records that Spark does not read itself."""
 
 ReadRange = Callable[[str, int, int | None, int], Iterable[Any]]
-"""Reads a range: gives offset, timestamp, key, value and headers as pairs of each of its records."""
+"""Reads a range: gives offset, timestamp, key, value and headers as pairs of each of its records, of Pulsar's also the
+producer's name and the schema's version."""
 
 COLUMNS = ("topic", "partition", "offset", "timestamp", "key", "value", "headers")
 """Columns of the rows, in this order."""
@@ -98,14 +99,17 @@ class KafkaRecords:
         key: bytes | None,
         value: bytes | None,
         carried: Headers,
+        producer: str | None = None,
+        schema: int | None = None,
     ) -> RawRecord | DamagedRecord:
         source = self._by_topic.get(topic)
         if source is None:
             source = self._by_topic[topic] = source_of_topic(topic, self._sources)
         position = self._position(topic, partition, offset)
         size = len(key or b"") + sum(len(name) + len(content or b"") for name, content in carried)
+        named = None if schema is None else f"{topic}/{schema}"
         if size + len(value or b"") <= self._max_event_bytes:
-            return RawRecord(source, position, frame(key, carried, timestamp, value))
+            return RawRecord(source, position, frame(key, carried, timestamp, value, producer, named))
         # Key and headers too: they may be what is too large.
         kept = (value or b"")[: self._max_event_bytes]
         detail = (

@@ -12,12 +12,18 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from idgraph.model.errors import ConfigError, FlowStoppedError, SourceUnavailableError
+from idgraph.model.dead_letters import DeadLetterReason
+from idgraph.model.errors import ConfigError, EventError, FlowStoppedError, SourceUnavailableError
+from idgraph.model.events import Event, RawRecord
 from idgraph.model.ledger import Delivery
-from idgraph.model.pulsar import PulsarSettings, PulsarSource
+from idgraph.model.pulsar import PulsarSettings, PulsarSource, record_position
+from ingestion.sources.kafka.envelope import envelope_reader
+from ingestion.sources.kafka.records import KafkaRecords
+from ingestion.sources.payload_formats import PayloadFormats
 from ingestion.sources.pulsar.stream import Planner, ReadPlan
 from sinks.kafka.feed import TopicSender
 from sinks.pulsar.admin import HttpPulsarAdmin
+from sinks.pulsar.schemas import PulsarSchemas
 from tests.installation import until
 from tests.servers.pulsar import Pulsar, running_pulsar
 
@@ -77,7 +83,8 @@ class Following:
         self.admin = HttpPulsarAdmin(self.settings)
         self._ranges: PulsarRanges = PulsarRanges(self.settings)
         self._parts = parts
-        sources = {"web": PulsarSource(name="web", kind="pulsar", **source)}
+        self.source = PulsarSource(name="web", kind="pulsar", **source)
+        sources = {"web": self.source}
         opened = partial(HttpPulsarAdmin, self.settings)
         self._plan = ReadPlan(opened, sources, frozenset(sources), {}, most_bytes, 20.0)
         self.planner = Planner(self._plan)
@@ -88,19 +95,34 @@ class Following:
         self.planner.stop()
         self.planner = Planner(self._plan)
 
-    def step(self) -> list[Payload]:
-        """The payloads of one micro-batch, by partition."""
+    def rows(self) -> Iterator[tuple[str, int, int, int]]:
+        """The ranges of one micro-batch."""
         since, self.taken = self.taken, json.loads(json.dumps(self.planner.latestOffset(self.taken, None)))
-        found: list[Payload] = []
         for topic, partitions in self.taken.items():
             ledgers = self.admin.ledgers(topic) or {}
             for partition, reach in partitions.items():
                 each = ledgers[int(partition)]
                 start = since.get(topic, {}).get(partition, each.first)
-                for begin, end in each.split(start, reach, self._parts):
-                    records = self._ranges.records(topic, int(partition), begin, end)
-                    found += [record.value for record in records]
-        return found
+                for span in each.split(start, reach, self._parts):
+                    yield topic, int(partition), *span
+
+    def step(self) -> list[Payload]:
+        """The payloads of one micro-batch, by partition."""
+        return [record.value for row in self.rows() for record in self._ranges.records(*row)]
+
+    def events(self) -> Iterator[Event | EventError]:
+        """Those of one micro-batch, as the workers decode them."""
+        with closing(PayloadFormats({}, PulsarSchemas(self.settings))) as formats:
+            reader = envelope_reader(self.source, formats)
+            rows = KafkaRecords(
+                {"web": self.source}, 1 << 20, self.rows(), self._ranges.records, record_position
+            )
+            for record in rows.records():
+                assert isinstance(record, RawRecord)
+                try:
+                    yield reader.read(record)
+                except EventError as error:
+                    yield error
 
     def steps(self) -> list[list[Payload]]:
         """All micro-batches until nothing new is there."""
@@ -260,3 +282,50 @@ def test_what_is_not_there_is_named(follow: Follow) -> None:
         pytest.raises(SourceUnavailableError, match=r"does not answer .* correct \[pulsar\] admin_url"),
     ):
         away.topics("public/default")
+
+
+def test_what_stands_beside_the_payload(pulsar: Pulsar, follow: Follow) -> None:
+    topic = next(names)
+    pulsar.create(topic, partitions=0)
+    places = {"id": {"key": True}, "type": {"header": "kind"}, "source": {"producer": True}}
+    flow = follow(topics=(topic,), **places, ordinal={"timestamp": True})
+    with pulsar.client() as client:
+        producer = client.create_producer(topic, producer_name="till-7")
+        for payload in (b'{"n": 1}', None):
+            producer.send(payload, {"kind": "sale"}, partition_key="k1", event_timestamp=1_711_000_000_123)
+    sale, deletion = flow.events()
+    assert isinstance(sale, Event)
+    assert sale[:4] == ("till-7", "sale", "k1", 1_711_000_000_123)
+    assert sale.context()["producer"] == "till-7"
+    assert isinstance(deletion, Event)
+    assert deletion.is_deletion()
+    assert deletion.id == "k1"
+
+
+def test_schemas_of_the_broker(pulsar: Pulsar, follow: Follow) -> None:
+    from google.protobuf import api_pb2
+    from pulsar import schema
+
+    lax = "namespaces/public/default/schemaCompatibilityStrategy"
+    pulsar.admin("PUT", lax, "ALWAYS_COMPATIBLE")
+    narrow: Any = type("Order", (schema.Record,), {"a": schema.String()})
+    wide: Any = type("Order", (schema.Record,), {"a": schema.String(), "n": schema.Integer(default=0)})
+
+    def published(*values: Any) -> list[Any]:
+        topic = next(names)
+        pulsar.create(topic)
+        for of, value in values:
+            with pulsar.client() as client:
+                client.create_producer(topic, schema=of).send(value)
+        flow = follow(topics=(topic,), format="registry", ordinal={"timestamp": True})
+        return [each.payload if isinstance(each, Event) else each.reason for each in flow.events()]
+
+    both = (schema.AvroSchema(narrow), narrow(a="x")), (schema.AvroSchema(wide), wide(a="y", n=2))
+    found = published(*both)
+    assert sorted(found, key=str) == [{"a": "x"}, {"a": "y", "n": 2}], (
+        "each by the version that it was written with"
+    )
+    assert published((schema.JsonSchema(wide), wide(a="z", n=3))) == [{"a": "z", "n": 3}]
+    native = schema.ProtobufNativeSchema(api_pb2.Mixin)
+    assert published((native, api_pb2.Mixin(name="m"))) == [{"name": "m", "root": ""}]
+    assert published((schema.BytesSchema(), b"{}")) == [DeadLetterReason.NO_SCHEMA]

@@ -118,7 +118,7 @@ def test_json_with_a_number_is_json(registry: Registry) -> None:
 @given(st.binary(max_size=12))
 def test_other_bytes_are_json_or_our_error(payload: bytes) -> None:
     class OneSchema:
-        def schema(self, number: int) -> PayloadSchema:
+        def schema(self, number: int | str) -> PayloadSchema:
             return PayloadSchema("AVRO", '"long"')
 
         def close(self) -> None: ...
