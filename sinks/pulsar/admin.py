@@ -172,6 +172,11 @@ class HttpPulsarAdmin:
             return ConfigError(
                 f"{where} has a certificate that is not trusted; set [pulsar] ca_file to the authority that signed it"
             )
+        if self._settings.certificate_file and "_ALERT_" in str(error):
+            return ConfigError(
+                f"{where} does not trust the certificate in [pulsar] certificate_file; have an authority sign it that is in "
+                "`tlsTrustCertsFilePath` of the brokers"
+            )
         return SourceUnavailableError(
             f"{where} does not answer ({type(error).__name__}); start Pulsar, or correct [pulsar] admin_url"
         )

@@ -160,8 +160,8 @@ class PulsarRanges:
             return ConfigError(f"there is no topic {name} in Pulsar")
         # The client hides a refused token or certificate behind a timeout.
         return SourceUnavailableError(
-            f"Pulsar at {self._settings.service_url}, {name}: {said}; start Pulsar, or correct [pulsar] service_url, token_file or "
-            "ca_file"
+            f"Pulsar at {self._settings.service_url}, {name}: {said}; start Pulsar, or correct [pulsar] service_url, token_file, "
+            "certificate_file or ca_file"
         )
 
 

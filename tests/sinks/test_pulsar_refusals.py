@@ -39,25 +39,40 @@ class Guarded(NamedTuple):
         file.write_text(token(role, secret))
         return PulsarSettings(**{**self.settings, "token_file": file, "answer_seconds": 10, **more})
 
+    def certified(self, client: str) -> PulsarSettings:
+        """The settings of somebody with a certificate, which is made where it is not there."""
+        folder = self.folder / client
+        folder.mkdir(exist_ok=True)
+        files = folder / "tls.crt", folder / "tls.key"
+        if not files[0].exists():
+            make_certificate(folder)
+        own = {"certificate_file": files[0], "certificate_key_file": files[1], "answer_seconds": 10}
+        return PulsarSettings(**{**self.settings, **own})
+
 
 @pytest.fixture(scope="module")
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
     folder = tmp_path_factory.mktemp("pulsar")
     certificate, key = make_certificate(folder)
+    (client := folder / "client").mkdir()
     broker, web = free_port(), free_port()
     plugin = "org.apache.pulsar"
     settings: dict[str, object] = {
         "authenticationEnabled": "true",
-        "authenticationProviders": f"{plugin}.broker.authentication.AuthenticationProviderToken",
+        "authenticationProviders": ",".join(
+            f"{plugin}.broker.authentication.AuthenticationProvider{kind}" for kind in ("Token", "Tls")
+        ),
         "tokenSecretKey": f"data:;base64,{base64.b64encode(SECRET).decode()}",
         "authorizationEnabled": "true",
-        "superUserRoles": "admin",
+        "superUserRoles": "admin,idgraph tests",
         "brokerClientAuthenticationPlugin": f"{plugin}.client.impl.auth.AuthenticationToken",
         "brokerClientAuthenticationParameters": f"token:{token('admin')}",
         "brokerServicePortTls": broker,
         "webServicePortTls": web,
         "tlsCertificateFilePath": certificate,
         "tlsKeyFilePath": key,
+        # The authority of clients' certificates: the one that signed itself.
+        "tlsTrustCertsFilePath": make_certificate(client)[0],
     }
     with running_pulsar(folder / "server", token("admin"), **settings) as server:
         server.create("orders", partitions=0)
@@ -69,14 +84,14 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
         yield Guarded(server, secure, folder)
 
 
-def values(settings: PulsarSettings) -> list[bytes | None]:
-    """All that is in the topic."""
+def values(settings: PulsarSettings, topic: str = TOPIC) -> list[bytes | None]:
+    """All that is in a topic."""
     from sinks.pulsar.ranges import PulsarRanges
 
     with closing(HttpPulsarAdmin(settings)) as admin, closing(PulsarRanges(settings)) as ranges:
-        ((partition, found),) = (admin.ledgers(TOPIC) or {}).items()
+        ((partition, found),) = (admin.ledgers(topic) or {}).items()
         spans = found.split(found.first, found.end, 1)
-        return [each.value for span in spans for each in ranges.records(TOPIC, partition, *span)]
+        return [each.value for span in spans for each in ranges.records(topic, partition, *span)]
 
 
 def test_a_token_over_tls_opens(guarded: Guarded) -> None:
@@ -95,7 +110,10 @@ def test_a_wrong_token_is_named_by_its_key(guarded: Guarded) -> None:
 
     with (
         closing(PulsarRanges(forged)) as ranges,
-        pytest.raises(SourceUnavailableError, match=r"correct \[pulsar\] service_url, token_file or ca_file"),
+        pytest.raises(
+            SourceUnavailableError,
+            match=r"correct \[pulsar\] service_url, token_file, certificate_file or ca_file",
+        ),
     ):
         list(ranges.records(TOPIC, -1, 0, 1))
 
@@ -124,3 +142,27 @@ def test_an_unknown_tenant_is_named(guarded: Guarded) -> None:
         with pytest.raises(ConfigError, match="there is no namespace nobody/default in Pulsar"):
             admin.topics("nobody/default")
         assert admin.ledgers("nobody/default/orders") is None
+
+
+def test_a_clients_certificate_opens(guarded: Guarded) -> None:
+    guarded.server.create("certified", partitions=0)
+    guarded.server.publish("certified", [b"a"])
+    assert values(guarded.certified("client"), "public/default/certified") == [b"a"]
+
+
+def test_a_certificate_of_another_authority_is_named(guarded: Guarded) -> None:
+    from sinks.pulsar.ranges import PulsarRanges
+
+    wrong = guarded.certified("stranger")
+    with (
+        closing(HttpPulsarAdmin(wrong)) as admin,
+        pytest.raises(
+            ConfigError, match=r"trust the certificate in \[pulsar\] certificate_file; have an authority sign"
+        ),
+    ):
+        admin.ledgers(TOPIC)
+    with (
+        closing(PulsarRanges(wrong)) as ranges,
+        pytest.raises(SourceUnavailableError, match="token_file, certificate_file or ca_file"),
+    ):
+        list(ranges.records(TOPIC, -1, 0, 1))
