@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, date, datetime, timedelta
 from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, Context, Decimal, Inexact
 from heapq import nsmallest
+from itertools import islice
 from math import inf
-from operator import itemgetter
+from operator import eq, itemgetter
 from typing import Any, NamedTuple, Protocol
 from zoneinfo import ZoneInfo
 
@@ -185,6 +186,8 @@ _NUMBERS = frozenset({int, float, Decimal})
 _EXACT = Context(prec=MAX_PREC, Emax=MAX_EMAX, Emin=MIN_EMIN)
 _QUOTIENT = Context(prec=34, Emax=MAX_EMAX, Emin=MIN_EMIN)
 _LARGEST_INTEGER = 10**sys.int_info.default_max_str_digits
+_AS_CENTS = 10**13
+_HUNDREDTH = (100).__rtruediv__
 _BOTH_EXACT = 2**53
 """Integers and floats below compare as the decimals that they are written as."""
 
@@ -212,9 +215,15 @@ def _shown(number: Decimal) -> Any:
 
 
 def _total(values: Sequence[Any]) -> int | Decimal:
-    if set(map(type, values)) == {int}:
+    kinds = set(map(type, values))
+    if kinds == {int}:
         whole: int = sum(values)
         return whole
+    if kinds <= {int, float} and min(values) > -_AS_CENTS and max(values) < _AS_CENTS:
+        # Two decimals of at most 15 digits are never the same double.
+        cents = [round(value * 100) for value in values]
+        if all(map(eq, values, map(_HUNDREDTH, cents))):
+            return Decimal(sum(cents)).scaleb(-2, _EXACT)
     total = Decimal(0)
     for value in values:
         total = _EXACT.add(total, Decimal(_written(value)))
@@ -259,6 +268,10 @@ def _last_k(values: Sequence[Any], k: int) -> Chosen:
     return Chosen(values[first:][::-1], range(first, len(values)), first)
 
 
+def _of_texts(values: Sequence[Any]) -> bool:
+    return set(map(type, values)) == {str}
+
+
 def _spread(values: Sequence[Any]) -> Iterable[tuple[int, Any]]:
     """The values by position, and the elements of arrays in place of these; no nulls."""
     for position, value in enumerate(values):
@@ -268,7 +281,7 @@ def _spread(values: Sequence[Any]) -> Iterable[tuple[int, Any]]:
 
 
 def _distinct(values: Sequence[Any], _k: int) -> Chosen:
-    if set(map(type, values)) <= {str}:
+    if _of_texts(values):
         latest: dict[Any, int] = {value: position for position, value in enumerate(values)}
     else:
         latest = {canonical.encode(value): position for position, value in _spread(values)}
@@ -276,6 +289,11 @@ def _distinct(values: Sequence[Any], _k: int) -> Chosen:
 
 
 def _top_k(values: Sequence[Any], k: int) -> Chosen:
+    if _of_texts(values):
+        texts = Counter(values).items()
+        return _all_of(
+            [text for text, _ in nsmallest(k, texts, key=lambda each: (-each[1], each[0]))], values
+        )
     counts = Counter(canonical.encode(value) for _, value in _spread(values))
     decoded = ((number, key, canonical.decode(key)) for key, number in counts.items())
     best = nsmallest(k, decoded, key=lambda each: (-each[0], _magnitude(each[2]), each[1]))
@@ -318,9 +336,7 @@ class WindowDerivation:
         high = bisect_left(entries, now, key=TIME)
         is_complete = is_whole(entries, begin, whole_from)
         enters = self._enters(entries, high)
-        chosen: Sequence[Entry] = entries[low:high]
-        if self._holds is not None:
-            chosen = list(filter(self._holds, chosen))
+        chosen = self._chosen(entries, low, high)
         values: Sequence[Any] = chosen
         if self._window.field is not None:
             chosen, values = self._with_values(chosen, self._window.field)
@@ -332,6 +348,20 @@ class WindowDerivation:
         return Derived(
             dict(leaves_of(value)), earliest(self._span.until(chosen[first].time), enters), shown, is_complete
         )
+
+    def _chosen(self, entries: Sequence[Entry], low: int, high: int) -> Sequence[Entry]:
+        """The entries that count, or so many from one end as the function reads."""
+        order = {
+            "first": range(low, high),
+            "last": range(low, high)[::-1],
+            "last_k": range(low, high)[::-1],
+        }.get(self._window.function)
+        if order is None:
+            chosen = entries[low:high]
+            return chosen if self._holds is None else list(filter(self._holds, chosen))
+        most = self._window.k if self._window.function == "last_k" else 1
+        found = list(islice(filter(self._counts, map(entries.__getitem__, order)), most))
+        return found if order.step > 0 else found[::-1]
 
     def _with_values(self, chosen: Sequence[Entry], field: str) -> tuple[Sequence[Entry], Sequence[Any]]:
         values = [entry[4].get(field) for entry in chosen]

@@ -141,6 +141,9 @@ def test_it_rests_on_at_most_a_hundred_entries() -> None:
         ("sum", [1, 2.0], 3.0),
         ("sum", [Decimal("0.10000000000000000001"), 1], Decimal("1.10000000000000000001")),
         ("sum", ["7", True, None, 2], 2),
+        ("sum", [0.01] * 3 + [19.99], 20.02),
+        ("sum", [0.001, 0.01], 0.011),
+        ("sum", [1e308, 1e308], Decimal("2e308")),
         ("average", [1, 2], 1.5),
         ("average", [2, 4], 3.0),
         ("average", [1, 1, 2], 4 / 3),
@@ -159,6 +162,24 @@ def test_values(function: str, values: list[Any], value: Any) -> None:
     entries = [entry(BEGIN + number, number, value=each) for number, each in enumerate(values)]
     found = of({"activity": "orders", "function": function, "field": "value", "k": 2}, entries, BEGIN + DAY)
     assert canonical.encode(found.leaves[""]) == canonical.encode(value)
+
+
+numbers = st.one_of(
+    st.integers(-(10**16), 10**16),
+    st.integers(-(10**16), 10**16).map(lambda cents: cents / 100),
+    st.integers(-9999, 9999).map(lambda cents: cents / 100),
+    st.floats(allow_nan=False, allow_infinity=False),
+)
+
+
+@given(
+    st.lists(numbers, min_size=1)
+    | st.lists(st.integers(-9999, 9999).map(lambda cents: cents / 100), min_size=1)
+)
+def test_sums_are_exact(values: list[float]) -> None:
+    entries = [entry(BEGIN + number, number, value=each) for number, each in enumerate(values)]
+    found = of({"activity": "orders", "function": "sum", "field": "value"}, entries, BEGIN + DAY)
+    assert Fraction(str(found.leaves[""])) == sum(Fraction(repr(each)) for each in values)
 
 
 @pytest.mark.parametrize("function", FUNCTIONS)
