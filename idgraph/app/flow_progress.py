@@ -14,8 +14,7 @@ from idgraph.app.adapters.shared_state import is_embedded, shared_flows
 from idgraph.app.settings.document import Settings
 from idgraph.app.shared_flows import SharedFlows
 from idgraph.model.errors import ConfigError, QueryError, SourceUnavailableError
-from idgraph.model.pulsar import WHOLE, pulsar_sources, written
-from idgraph.model.pulsar import position as position_of
+from idgraph.model.pulsar import message_place, pulsar_sources, written
 from idgraph.model.pulsar_ledgers import Ledgers, behind
 from idgraph.model.topics import topic_sources
 from ingestion.sources.files.taken import files_of
@@ -88,9 +87,6 @@ def _state(flow: str, topic: str, partition: int, offset: int, end: int | None) 
 
 
 _KAFKA = re.compile(r"kafka:(?P<topic>[^/]+)/(?P<partition>\d{1,9})/(?P<offset>\d{1,18})")
-_PULSAR = re.compile(
-    r"pulsar:(?P<topic>[^/]+/[^/]+/[^/]+?)(-partition-(?P<partition>\d{1,9}))?/(?P<ledger>\d{1,18})/(?P<entry>\d{1,9})/\d{1,9}"
-)
 _FILE = re.compile(r"file:(?P<file>[^/]+/[^/#]+)(?:#\d+)?")
 MOST_BATCHES = 100
 """Spark keeps the input of so many micro-batches."""
@@ -134,13 +130,12 @@ def committed(settings: Settings, flows: SharedFlows) -> Callable[[str], bool]:
 
 def _is_behind(position: str, taken_by: Iterable[Offsets]) -> bool:
     """Whether one of several flows has taken the record at a position in a topic. Raises QueryError."""
-    if found := _PULSAR.fullmatch(position):
-        partition = int(found["partition"] or WHOLE)
-        offset = position_of(int(found["ledger"]), int(found["entry"]))
+    if message := message_place(position):
+        topic, partition, offset = message
     elif found := _KAFKA.fullmatch(position):
-        partition, offset = int(found["partition"]), int(found["offset"])
+        topic, partition, offset = found["topic"], int(found["partition"]), int(found["offset"])
     else:
         raise QueryError(
             "a position is kafka:TOPIC/PARTITION/OFFSET, pulsar:TOPIC-partition-N/LEDGER/ENTRY/BATCH or file:DIRECTORY/NAME"
         )
-    return any(each.get(found["topic"], {}).get(partition, 0) > offset for each in taken_by)
+    return any(each.get(topic, {}).get(partition, 0) > offset for each in taken_by)

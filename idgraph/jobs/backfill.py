@@ -1,4 +1,4 @@
-"""Backfill: an archive of one source's files through the flow's stages, beside the flow, with a checkpoint of its own."""
+"""Backfill: an archive of one source's files, or older messages of its topics in Pulsar, through the flow's stages, beside the flow, with a checkpoint of its own."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from idgraph.jobs.reencrypt.policy_change import protection_of, sealed_by
 from idgraph.model.documents import StrictDocument
 from idgraph.model.errors import ConfigError, JobStoppedError
 from idgraph.model.jobs import JobKind, JobType, Point
+from idgraph.model.pulsar import Bound, PulsarSource, bound
 from idgraph.model.sources import FileSource, SourceConfig, file_sources, is_glob
 from ingestion.sources.files.lines import size_of
 from ingestion.sources.files.taken import folder_of, path_below
@@ -35,21 +36,26 @@ _NAMED = 40
 
 
 class BackfillParameters(StrictDocument):
-    """An archive of a source's files, at most `rate` events per second."""
+    """An archive of a source's files, or with `since` the messages between two places of its topics; at most `rate` events per
+    second."""
 
     source: str
-    archive: Path
+    archive: Path | None = None
+    since: str | None = None
+    until: str = "latest"
     rate: float | None = Field(default=None, ge=1)
 
 
 class Archive(NamedTuple):
-    """The files that a backfill finds, and the flow that takes them. `bytes` are those of the files as they lie on disk."""
+    """The files that a backfill finds, and the flow that takes them. `bytes` are those of the files as they lie on disk. With a
+    `span`, `files` is about how many messages there are."""
 
     flow: BesideFlow
-    source: FileSource
+    source: SourceConfig
     files: int
     bytes: int
     bytes_an_event: float
+    span: tuple[Bound, Bound] | None = None
 
 
 def find_archive(context: JobContext, source: str, path: Path) -> Archive:
@@ -58,11 +64,26 @@ def find_archive(context: JobContext, source: str, path: Path) -> Archive:
     _check_apart(context, config)
     # A long name is cut, so the whole one counts in the hash.
     target = f"{source}\n{config.path}" if len(source) > _NAMED else str(config.path)
-    name = f"backfill-{source[:_NAMED]}-{hashlib.sha256(target.encode()).hexdigest()[:8]}"
+    name = _name(source, target)
     found = sorted(archive_files(config))
     size = sum(map(size_of, found))
     sample = bytes_an_event(found[len(found) // 2]) if found else 0.0
     return Archive(context.flow(name, config), config, len(found), size, sample)
+
+
+def find_messages(context: JobContext, source: str, since: str, until: str) -> Archive:
+    """The messages from one place to another, both with them. Raises ConfigError and SourceUnavailableError."""
+    config = context.source(source)
+    if not isinstance(config, PulsarSource):
+        raise ConfigError(f"source {source} is not in Pulsar; give the path of an archive, not --since")
+    span = bound(since), bound(until)
+    flow = context.flow(_name(source, f"{source}\n{since}\n{until}"), config)
+    messages, size = flow.extent(*span)
+    return Archive(flow, config, messages, size, size / max(1, messages), span)
+
+
+def _name(source: str, target: str) -> str:
+    return f"backfill-{source[:_NAMED]}-{hashlib.sha256(target.encode()).hexdigest()[:8]}"
 
 
 def _in_files(source: SourceConfig, path: Path) -> FileSource:
@@ -105,7 +126,11 @@ class Backfill(Job):
     ) -> None:
         """`on_start` is called once nothing else runs this backfill, and `on_batch` after each micro-batch."""
         self.target = archive.flow.name
-        self.what = {"source": parameters.source, "archive": str(parameters.archive.absolute())}
+        self.what = {"source": parameters.source}
+        if parameters.archive is not None:
+            self.what["archive"] = str(parameters.archive.absolute())
+        elif parameters.since is not None:
+            self.what |= {"since": parameters.since, "until": parameters.until}
         self._archive = archive
         self._rate = parameters.rate
         self._context = context
@@ -116,7 +141,8 @@ class Backfill(Job):
         # Without its checkpoint, a point is void.
         checkpoint = self._archive.flow.state / "checkpoint"
         resumes = "protection" in point and query_id(checkpoint) is not None
-        return Plan(f"the backfill of {self.what['source']}", self._archive.files, "file", resumes)
+        unit = "message" if self._archive.span else "file"
+        return Plan(f"the backfill of {self.what['source']}", self._archive.files, unit, resumes)
 
     def work(self, run: Run) -> None:
         """Run until all files are done or the context's `stop` is set; raises as a flow does."""
@@ -142,11 +168,12 @@ class Backfill(Job):
 
         rate = self._rate
         events = BATCH_EVENTS if rate is None else min(BATCH_EVENTS, rate * THROTTLED_SECONDS)
-        intake = Intake(True, max(1, round(events * archive.bytes_an_event)), rate)
+        intake = Intake(True, max(1, round(events * archive.bytes_an_event)), rate, archive.span)
         archive.flow.run(stop, intake, take, lambda: self._on_start(run), run.point["protection"])
         if stopped:
             raise stopped[0]
-        if stop.is_set() and run.progress.done < run.progress.total:
+        # The number of messages is not exact.
+        if stop.is_set() and (archive.span or run.progress.done < run.progress.total):
             raise JobStoppedError("stopped; the same command resumes it", is_cancelled=False)
 
     def is_unsealed(self, point: Point) -> bool:
@@ -166,8 +193,13 @@ def prepare(
     on_start: Callable[[Run], None] = lambda _: None,
     on_batch: Callable[[BatchReport], None] = lambda _: None,
 ) -> Backfill | None:
-    """The job; None where the archive has no file. `on_start` and `on_batch` as of `Backfill`. Raises ConfigError."""
-    archive = find_archive(context, parameters.source, parameters.archive)
+    """The job; None where there is no file or message. `on_start` and `on_batch` as of `Backfill`. Raises ConfigError."""
+    if parameters.archive is not None:
+        archive = find_archive(context, parameters.source, parameters.archive)
+    elif parameters.since is not None:
+        archive = find_messages(context, parameters.source, parameters.since, parameters.until)
+    else:
+        raise ConfigError("give the path of an archive, or --since for messages of topics")
     return Backfill(parameters, context, archive, on_start, on_batch) if archive.files else None
 
 
@@ -181,7 +213,7 @@ def _counted(run: Run, report: BatchReport) -> dict[str, Any]:
         progress.counts = Counter(point["before"])
         progress.done = progress.counts.pop("files", 0)
     before = {"files": progress.done, **progress.counts}
-    progress.done += counts.files
+    progress.done += counts.files if progress.unit == "file" else counts.events
     progress.counts.update(
         events=counts.events,
         written=counts.written,
@@ -195,4 +227,9 @@ def _query(batch: str) -> str:
     return batch.rpartition("/")[0]
 
 
-BACKFILL = JobType("takes an archive of a source's files", "idgraph backfill", BackfillParameters, prepare)
+BACKFILL = JobType(
+    "takes an archive of a source's files, or messages of its topics",
+    "idgraph backfill",
+    BackfillParameters,
+    prepare,
+)

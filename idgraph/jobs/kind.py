@@ -21,9 +21,10 @@ if TYPE_CHECKING:
     from idgraph.model.identity_rules import IdentityRules
     from idgraph.model.index_versions import IndexVersions
     from idgraph.model.jobs import JobKind, JobRecord, Requester
+    from idgraph.model.pulsar import Bound
     from idgraph.model.schema_changes import SchemaChange
     from idgraph.model.snapshots import MetadataSnapshot
-    from idgraph.model.sources import FileSource, SourceConfig
+    from idgraph.model.sources import SourceConfig
     from idgraph.model.specs import SpecDefinition
     from idgraph.model.tombstones import TombstoneNames
     from idgraph.projection.documents import IndexPolicies
@@ -39,7 +40,7 @@ Rate = Annotated[int | None, Field(ge=1, le=1_000_000, description="Most units p
 
 
 class BesideFlow(Protocol):
-    """A flow of one source of files, beside the others, with a checkpoint of its own."""
+    """A flow of one source, beside the others, with a checkpoint of its own."""
 
     name: str
     state: Path
@@ -47,6 +48,11 @@ class BesideFlow(Protocol):
 
     def newest(self) -> PinnedSnapshot | None:
         """The newest snapshot, or the last one that it saw."""
+        ...
+
+    def extent(self, first: Bound, last: Bound) -> tuple[int, int]:
+        """About how many messages lie between two places of the source's topics, and their stored bytes. Raises ConfigError and
+        SourceUnavailableError."""
         ...
 
     def forget(self) -> None:
@@ -135,7 +141,7 @@ class JobContext(Protocol):
         """A configured source. Raises ConfigError."""
         ...
 
-    def flow(self, name: str, source: FileSource) -> BesideFlow: ...
+    def flow(self, name: str, source: SourceConfig) -> BesideFlow: ...
     def spark(self, name: str) -> AbstractContextManager[Any]:
         """A Spark session beside the flows, for work of this name, as a context manager that starts it. Raises ConfigError
         where none can run."""

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
-from typing import Literal, Self
+from typing import Literal, NamedTuple, Self, cast
 
 from pydantic import AwareDatetime, Field, field_validator, model_validator
 
 from idgraph.model.documents import SettingsTable
+from idgraph.model.errors import ConfigError
 from idgraph.model.events import PULSAR
 from idgraph.model.sources import SourceConfig
 from idgraph.model.topics import TopicSource
@@ -20,6 +22,9 @@ _NAME = r"[A-Za-z0-9_\-=:.]{1,200}"
 _TOPIC = re.compile(rf"{_NAME}/{_NAME}/{_NAME}")
 _PARTITION = re.compile(r"-partition-\d+")
 _DOMAIN = "persistent://"
+_POSITION = re.compile(
+    rf"{PULSAR}(?P<topic>[^/]+/[^/]+/[^/]+?)(-partition-(?P<partition>\d{{1,9}}))?/(?P<ledger>\d{{1,18}})/(?P<entry>\d{{1,9}})(/\d{{1,9}})?"
+)
 _PLACE = re.compile(r"(\d{1,10})/(\d{1,8})")
 
 WHOLE = -1
@@ -52,6 +57,41 @@ def partition_name(topic: str, partition: int) -> str:
 def record_position(topic: str, partition: int, at: object) -> str:
     """The position of the message at `LEDGER/ENTRY/BATCH`."""
     return f"{PULSAR}{partition_name(topic, partition)}/{at}"
+
+
+class MessagePlace(NamedTuple):
+    """The entry of a message."""
+
+    topic: str
+    partition: int
+    at: int
+
+
+def message_place(text: str) -> MessagePlace | None:
+    """The place of a position; None for another text. A position without the number in the batch is one, too."""
+    found = _POSITION.fullmatch(text)
+    if found is None:
+        return None
+    at = position(int(found["ledger"]), int(found["entry"]))
+    return MessagePlace(found["topic"], int(found["partition"] or WHOLE), at)
+
+
+Bound = Literal["earliest", "latest"] | datetime | MessagePlace
+
+
+def bound(text: str) -> Bound:
+    """Where a range of messages begins or ends. Raises ConfigError."""
+    if text in ("earliest", "latest"):
+        return cast(Bound, text)
+    if place := message_place(text):
+        return place
+    with suppress(ValueError):
+        if (moment := datetime.fromisoformat(text)).tzinfo is not None:
+            return moment
+    raise ConfigError(
+        f"{text} is no place in topics; give earliest, latest, a time such as 2026-01-31T00:00:00Z, or "
+        f"{PULSAR}TOPIC-partition-N/LEDGER/ENTRY"
+    )
 
 
 def full_name(topic: str) -> str:
@@ -158,11 +198,6 @@ class PulsarSettings(SettingsTable):
             }
             for topic, places in self.starting_position.items()
         }
-
-    def start_ms(self) -> int | None:
-        """The time of the start in epoch milliseconds; None for another kind of start."""
-        start = self.starting_position
-        return int(start.timestamp() * 1000) if isinstance(start, datetime) else None
 
 
 def pulsar_sources(sources: Mapping[str, SourceConfig]) -> dict[str, PulsarSource]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from idgraph.model.counts import BatchCounts
 from idgraph.model.events import RawRecord
+from idgraph.model.pulsar import Bound
 from ingestion.sources.files.lines import DamagedRecord
 
 if TYPE_CHECKING:
@@ -33,11 +34,13 @@ class RecordReader(Protocol):
 
 class Intake(NamedTuple):
     """`batch_bytes` bounds a micro-batch by the size of its files, in place of `max_files_per_batch`; a file that is
-    larger is a micro-batch of its own. `rate` is in events a second; None: as fast as it goes."""
+    larger is a micro-batch of its own. `rate` is in events a second; None: as fast as it goes. `span` has the first and the last message
+    of a backfill from topics."""
 
     until_done: bool = False
     batch_bytes: int | None = None
     rate: float | None = None
+    span: tuple[Bound, Bound] | None = None
 
 
 class Throttle:

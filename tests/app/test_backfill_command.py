@@ -18,6 +18,7 @@ from idgraph.app.settings.document import Settings
 from idgraph.jobs.backfill import Archive, BackfillParameters, find_archive, prepare
 from idgraph.model.errors import ConfigError, JobStoppedError
 from idgraph.model.jobs import JobState, Progress, Requester
+from idgraph.model.sources import FileSource
 from ingestion.sources.stream import Intake
 from ingestion.stages.outcomes import BatchReport, StageReport
 from tests.app.conftest import CommandLine
@@ -49,6 +50,7 @@ def test_an_archive_has_a_checkpoint_of_its_own(idgraph: CommandLine, archive: P
     assert found.files == 3
     assert found.bytes == sum(file.stat().st_size for file in archive.iterdir())
     source = found.source
+    assert isinstance(source, FileSource)
     assert (source.name, source.path) == ("orders", archive)
     assert source.type == settings.file_source("orders").type
     assert found.flow.state != settings.flow_state()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -38,7 +39,7 @@ def test_positions_name_the_partition() -> None:
 
 def test_where_a_flow_begins(tmp_path: Path) -> None:
     at_time = loaded(tmp_path, '[pulsar]\nstarting_position = "2026-01-01T00:00:00Z"\n').pulsar
-    assert at_time.start_ms() == 1_767_225_600_000
+    assert at_time.starting_position == datetime(2026, 1, 1, tzinfo=UTC)
     at_place = loaded(tmp_path, '[pulsar.starting_position.shop]\n1 = "12/34"\n').pulsar
     assert at_place.starts() == {"public/default/shop": {1: position(12, 34)}}
     assert loaded(tmp_path, "").pulsar.starting_position == "earliest"

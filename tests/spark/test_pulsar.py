@@ -141,3 +141,35 @@ def test_where_a_flow_begins(tmp_path: Path, shop: Shop, pulsar: Pulsar) -> None
         assert sum(batch["events"] for batch in flow.run()) == 3, (
             f"{name}: what came since, and the start is kept"
         )
+
+
+def test_backfill_from_one_position_to_another(tmp_path: Path, shop: Shop, pulsar: Pulsar) -> None:
+    installation = installed(tmp_path, shop, pulsar, "past-", starting_position="latest")
+    lines = [line.rstrip() for line in retail("orders")[:20]]
+    at = pulsar.publish("past-orders", lines[:12], key="k", batching_enabled=False)
+    pulsar.publish("past-orders", lines[12:], key="another", batching_enabled=False)
+    assert sum(batch["events"] for batch in installation.run()) == 0, "the flow begins at the latest"
+    first, last = (
+        f"pulsar:public/default/past-orders-partition-{p}/{ledger}/{e}/0"
+        for p, ledger, e, _ in (at[3], at[8])
+    )
+
+    def events(*words: str) -> int:
+        done = installation.command("backfill", "orders", "--json", *words)
+        return sum(json.loads(line)["events"] for line in done.stdout.splitlines())
+
+    assert events("--since", first, "--until", last) == 6, "the last one too"
+    assert events("--since", first, "--until", last) == 0, "it is done"
+    assert events("--since", first, "--until", last, "--again") == 6
+    assert events("--since", "earliest", "--rate", "1000") == 20
+    assert events("--since", "2020-01-01T00:00:00Z", "--until", last) == 9, "of its partition"
+    nothing = installation.command("backfill", "orders", "--since", last, "--until", first, code=3)
+    assert "no message of orders" in nothing.stderr.decode()
+    assert (
+        "give earliest, latest, a time"
+        in installation.command("backfill", "orders", "--since", "x", code=2).stderr.decode()
+    )
+    expected = Installation(tmp_path / "files", shop)
+    expected.publish("orders", lines)
+    expected.run()
+    assert installation.profiles() == expected.profiles()

@@ -25,7 +25,14 @@ if TYPE_CHECKING:
 def backfill(
     context: typer.Context,
     source: Annotated[str, typer.Argument(help="The configured source of the archive's events.")],
-    archive: Annotated[str, typer.Argument(help="A directory of files, a file, or a quoted glob of files.")],
+    archive: Annotated[
+        str | None, typer.Argument(help="A directory of files, a file, or a quoted glob of files.")
+    ] = None,
+    since: Annotated[
+        str | None,
+        typer.Option(help="The first message of topics in Pulsar: earliest, a time, or a position."),
+    ] = None,
+    until: Annotated[str, typer.Option(help="The last one: latest, a time, or a position.")] = "latest",
     rate: Annotated[
         float | None,
         typer.Option("--rate", min=1, help="Most events per second. Default: no limit."),
@@ -35,16 +42,17 @@ def backfill(
     why: JobWhy = "",
     as_json: Json = False,
 ) -> None:
-    """Take an archive of a source's files beside the running flow, with the same profiles as if it had come in time.
+    """Take an archive of a source's files, or older messages of its topics, beside the running flow, with the same profiles as
+    if it had come in time.
 
-    The same command resumes it. Exit code 0: all files are done; 3: there is no file; 4: too many events became
+    The same command resumes it. Exit code 0: all is done; 3: there is no file or message; 4: too many events became
     dead letters, or `flow.on_failure` stopped it; 130: stopped or cancelled.
     """
     from idgraph.app.jobs.context import LocalJobContext
     from idgraph.app.jobs.view import Estimate, line, showing
     from idgraph.jobs.backfill import BackfillParameters, prepare
 
-    if not archive:
+    if archive == "":
         raise typer.BadParameter("the archive's path is empty")
     origin, estimate = origin_of(who, why), Estimate()
     runs: list[Run] = []
@@ -67,10 +75,14 @@ def backfill(
                 show(runs[0])
 
         reporter = Reporter(show_report, stop)
-        stated = BackfillParameters(source=source, archive=Path(archive), rate=rate)
+        stated = BackfillParameters(
+            source=source, archive=Path(archive) if archive else None, since=since, until=until, rate=rate
+        )
         job = prepare(stated, here, begin, reporter)
         if job is None:
-            raise NotFoundError(f"no file in {archive}, or only empty ones")
+            if archive:
+                raise NotFoundError(f"no file in {archive}, or only empty ones")
+            raise NotFoundError(f"no message of {source} from {since} to {until}")
         ensure_keyring(here.settings)
         show = shown.enter_context(showing())
         try:
@@ -89,8 +101,8 @@ def _print_batch(report: BatchReport, progress: Progress, seconds_left: float | 
     print_json(
         {
             **described(report),
-            "files_done": progress.done,
-            "files_total": progress.total,
+            f"{progress.unit}s_done": progress.done,
+            f"{progress.unit}s_total": progress.total,
             "events_done": progress.counts["events"],
             "seconds_left": None if seconds_left is None else round(seconds_left, 1),
         }

@@ -31,9 +31,10 @@ if TYPE_CHECKING:
     from idgraph.model.identity_rules import IdentityRules
     from idgraph.model.index_versions import IndexVersions
     from idgraph.model.jobs import JobKind, JobType, Progress, Requester
+    from idgraph.model.pulsar import Bound
     from idgraph.model.schema_changes import SchemaChange
     from idgraph.model.snapshots import MetadataSnapshot
-    from idgraph.model.sources import FileSource, SourceConfig
+    from idgraph.model.sources import SourceConfig
     from idgraph.model.specs import SpecDefinition
     from idgraph.projection.documents import IndexPolicies
     from idgraph.snapshot_file import PinnedSnapshot
@@ -159,7 +160,7 @@ class LocalJobContext:
     def source(self, name: str) -> SourceConfig:
         return self.settings.source(name)
 
-    def flow(self, name: str, source: FileSource) -> BesideFlow:
+    def flow(self, name: str, source: SourceConfig) -> BesideFlow:
         return LocalBesideFlow(self.settings, name, source)
 
     def spark(self, name: str) -> AbstractContextManager[Any]:
@@ -206,7 +207,7 @@ class LocalJobContext:
 class LocalBesideFlow:
     """`BesideFlow` of this machine's configuration, without a port for metrics: that is the other flow's."""
 
-    def __init__(self, settings: Settings, name: str, source: FileSource) -> None:
+    def __init__(self, settings: Settings, name: str, source: SourceConfig) -> None:
         from idgraph.app.settings.tables import MetricsSettings
 
         flow = settings.flow.model_copy(update={"name": name, "trigger_seconds": 0.0})
@@ -217,6 +218,15 @@ class LocalBesideFlow:
 
     def newest(self) -> PinnedSnapshot | None:
         return metadata_access.newest_snapshot(self._settings)
+
+    def extent(self, first: Bound, last: Bound) -> tuple[int, int]:
+        from idgraph.app.adapters.inputs import open_pulsar_admin
+        from idgraph.model.pulsar import pulsar_sources
+        from ingestion.sources.pulsar.stream import TopicLook, extent
+
+        sources = pulsar_sources(self._settings.sources_by_name())
+        with closing(open_pulsar_admin(self._settings.pulsar)) as admin:
+            return extent(admin, TopicLook(admin, sources, frozenset(sources)).found(), first, last)
 
     def forget(self) -> None:
         wiring.prepare_directory(self._settings)

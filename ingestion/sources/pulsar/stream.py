@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,7 +18,7 @@ from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailable
 from pyspark.sql.types import StructType
 
 from idgraph.model.errors import ConfigError, FlowStoppedError, SourceUnavailableError, StoreError
-from idgraph.model.pulsar import PulsarSettings, PulsarSource, partition_name, written
+from idgraph.model.pulsar import Bound, MessagePlace, PulsarSettings, PulsarSource, partition_name, written
 from idgraph.model.pulsar_ledgers import Ledgers, PulsarAdmin, behind
 from ingestion.sources.held import HeldSources
 from ingestion.sources.kafka.offsets import OffsetRange, Offsets, begin, begun, planned, ranges_of, taken
@@ -48,6 +49,7 @@ class ReadPlan(NamedTuple):
     start: Offsets
     most_bytes: int
     answer_seconds: float
+    goal: Offsets | None = None
 
 
 def planned_by(plan: ReadPlan) -> type[DataSource]:
@@ -74,7 +76,7 @@ class Planner(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ign
         self._plan = plan
         # Spark pickles it, before it asks.
         self._look: TopicLook | None = None
-        self._goal: Offsets | None = None
+        self._goal = plan.goal
         self._seen: Found = {}
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's
@@ -83,11 +85,11 @@ class Planner(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ign
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's
         """The end is where the topics end now."""
-        found = self._found()
-        self._goal = {
-            topic: {partition: each.end for partition, each in partitions.items()}
-            for topic, partitions in found.items()
-        }
+        if self._goal is None:
+            self._goal = {
+                topic: {partition: each.end for partition, each in partitions.items()}
+                for topic, partitions in self._found().items()
+            }
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: ARG002, N802
         """The offsets after `most_bytes` more, which partitions share as they are behind."""
@@ -200,6 +202,41 @@ def require_present(offsets: Offsets, found: Found, seen: Found) -> None:
                 )
 
 
+def between(admin: PulsarAdmin, found: Found, first: Bound, last: Bound) -> tuple[Offsets, Offsets]:
+    """The offsets of the first message of a backfill and after its last one, in the partitions that they name, else in all. Raises
+    as `PulsarAdmin`."""
+    named = {each[:2] for each in (first, last) if isinstance(each, MessagePlace)}
+    since: Offsets = {}
+    until: Offsets = {}
+    for topic, partitions in found.items():
+        for partition, each in partitions.items():
+            if named <= {(topic, partition)}:
+                since.setdefault(topic, {})[partition] = _at(admin, topic, partition, each, first)
+                end = _at(admin, topic, partition, each, last) + isinstance(last, MessagePlace)
+                until.setdefault(topic, {})[partition] = end
+    return since, until
+
+
+def extent(admin: PulsarAdmin, found: Found, first: Bound, last: Bound) -> tuple[int, int]:
+    """About how many messages lie between two places, and their stored bytes. Raises as `PulsarAdmin`."""
+    messages = stored = 0
+    since, until = between(admin, found, first, last)
+    for topic, ends in until.items():
+        for partition, end in ends.items():
+            reach, start = found[topic][partition]._replace(end=end), since[topic][partition]
+            messages += behind(admin, topic, partition, start, reach).messages
+            stored += reach.stored_bytes(start, end)
+    return messages, stored
+
+
+def _at(admin: PulsarAdmin, topic: str, partition: int, found: Ledgers, place: Bound) -> int:
+    if isinstance(place, MessagePlace):
+        return place.at
+    if isinstance(place, datetime):
+        return admin.at(topic, partition, int(place.timestamp() * 1000))
+    return found.end if place == "latest" else found.first
+
+
 def _up_to(goal: Offsets, found: Found) -> Found:
     return {
         topic: {
@@ -243,51 +280,52 @@ class PulsarStream(TopicStream):
         self._bytes = 0
         self._seen: Found = {}
 
-    def load(self, session: SparkSession, intake: Intake) -> DataFrame:  # noqa: ARG002 - the protocol's
+    def load(self, session: SparkSession, intake: Intake) -> DataFrame:
         """No rows: `in_tasks` has those of a micro-batch."""
         self._session = session
         self.edit_checkpoint()
         self._admin = self._admin or self._open_admin()
         self._look = TopicLook(self._admin, self._pulsar, self.active())
-        plan = ReadPlan(
-            self._open_admin,
-            self._pulsar,
-            self.active(),
-            self._start(self._admin, self._look),
-            self._settings.max_bytes_per_batch,
-            self._settings.answer_seconds,
-        )
+        start, goal = self._reach(self._admin, self._look, intake)
+        most, patience = self._settings.max_bytes_per_batch, self._settings.answer_seconds
+        most = min(most, intake.batch_bytes or most)
+        plan = ReadPlan(self._open_admin, self._pulsar, self.active(), start, most, patience, goal)
         session.dataSource.register(planned_by(plan))
         return session.readStream.format(FORMAT).load()
 
+    def _reach(self, admin: PulsarAdmin, look: TopicLook, intake: Intake) -> tuple[Offsets, Offsets | None]:
+        """Where the first micro-batch begins, noted before it runs, since `latest` would be another place after a crash; and the
+        end of a backfill."""
+        start, goal = begun(self._checkpoint), None
+        is_noted = start is not None
+        if intake.span is not None:
+            since, goal = between(admin, look.found(), *intake.span)
+            start = since if start is None else start
+        elif start is None:
+            start = self._start(admin, look)
+        if not is_noted:
+            try:
+                begin(self._checkpoint, start)
+            except OSError as error:
+                raise StoreError(f"{error.filename or self._checkpoint}: {error.strerror}") from None
+        return start, goal
+
     def _start(self, admin: PulsarAdmin, look: TopicLook) -> Offsets:
-        """Where the first micro-batch begins: noted before it runs, since `latest` would be another place after a crash."""
-        if (noted := begun(self._checkpoint)) is not None:
-            return noted
         found = look.found()
         if missing := [topic for topic in look.named() if topic not in found]:
             raise ConfigError(
                 f"there is no topic {', '.join(missing)} in Pulsar; create it, or correct `topics`"
             )
-        settings = self._settings
-        when, places = settings.start_ms(), settings.starts()
+        places, otherwise = self._settings.starts(), self._settings.starting_position
         start: Offsets = {}
         for topic, partitions in found.items():
             for partition, each in partitions.items():
-                if when is not None:
-                    at = admin.at(topic, partition, when)
-                elif settings.starting_position == "latest":
-                    at = each.end
-                else:
-                    at = places.get(topic, {}).get(partition, each.first)
+                place: Bound = "earliest" if isinstance(otherwise, dict) else otherwise
+                at = places.get(topic, {}).get(partition) or _at(admin, topic, partition, each, place)
                 if at > each.end:
                     name = partition_name(topic, partition)
                     raise ConfigError(f"[pulsar] starting_position: {name} ends before {written(at)}")
                 start.setdefault(topic, {})[partition] = at
-        try:
-            begin(self._checkpoint, start)
-        except OSError as error:
-            raise StoreError(f"{error.filename or self._checkpoint}: {error.strerror}") from None
         return start
 
     def in_tasks(self, batch: DataFrame, number: int) -> DataFrame:  # noqa: ARG002
