@@ -70,5 +70,5 @@ class Timelines(Protocol):
 
     def take_due(self, now_ms: int, limit: int) -> int:
         """Move up to `limit` entries that are due at `now_ms`, the earliest first, into the outbox, each in a version of its own as
-        `Outbox.enqueue` does. Returns their number. May lag behind `plan` by a second or so."""
+        `Outbox.enqueue` does. Returns their number; one that two callers take at once may be counted by both."""
         ...

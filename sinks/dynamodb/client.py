@@ -207,28 +207,38 @@ class DynamoClient:
 
     def execute_whole(self, table: str, statements: Sequence[Statement]) -> str | None:
         """Write by PartiQL all of some statements or none; what one was refused with, as of `execute`."""
+        made = [{"Statement": each.text, "Parameters": each.parameters} for each in statements]
+        refusals = self._transact("execute_transaction", table, TransactStatements=made)
+        return next((each for each in (REFUSED, TOO_LARGE) if each in refusals), None)
+
+    def transact(self, table: str, actions: Sequence[Item]) -> list[str | None]:
+        """Make all of some changes, as of `TransactWriteItems`, or none. Empty when they are made, else in their order what each
+        was refused with, as of `execute`."""
+        return self._transact("transact_write_items", table, TransactItems=list(actions))
+
+    def _transact(self, operation: str, table: str, **request: object) -> list[str | None]:
         name = self.table(table)
-        given = [{"Statement": each.text, "Parameters": each.parameters} for each in statements]
         retry = self._retry(name)
         while True:
             try:
                 self.call(
-                    "execute_transaction",
+                    operation,
                     name,
-                    TransactStatements=given,
-                    # One whose answer was lost is not done twice.
+                    # One whose answer was lost is not done twice, and not taken for refused.
                     ClientRequestToken=uuid.uuid4().hex,
                     ReturnConsumedCapacity="TOTAL",
+                    **request,
                 )
             except DynamoRefusedError as error:
                 reasons = error.response.get("CancellationReasons", [])
-                codes = {_refusal(each) for each in reasons if each["Code"] != "None"}
-                if REFUSED in codes:
-                    return REFUSED
+                refusals = [None if each["Code"] == "None" else _refusal(each) for each in reasons]
+                if REFUSED in refusals or TOO_LARGE in refusals:
+                    return [None if each in _TRANSIENT else each for each in refusals]
+                codes = set(filter(None, refusals))
                 if not codes or not codes <= _TRANSIENT:
                     raise
             else:
-                return None
+                return []
             retry.pause("throttled, or another transaction was in the way")
 
     def query(self, operation: str, table: str, **request: Any) -> Iterator[Item]:

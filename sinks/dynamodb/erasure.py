@@ -2,7 +2,7 @@
 
 An erasure turns the fragment's item into its tombstone by one conditional update, so a writer that read the
 fragment before is refused by the same item. So does a withdrawal, whose content is stored under another id. A note in
-the item keeps the id and the identifiers: the links from these, keyed hashes, go when it is finished.
+the item keeps the id and the identifiers: the links from these, keyed hashes, and the pages of timelines go when it is finished.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from sinks.dynamodb import items
 from sinks.dynamodb.client import Item, Statement
 from sinks.dynamodb.fragments import (
     GONE,
-    DynamoTables,
     gone_values,
     raise_refused,
     tombstone_of,
     values_of,
 )
 from sinks.dynamodb.schema import FRAGMENTS
+from sinks.dynamodb.timelines import DynamoTimelines
 
 UNFINISHED, WITHDRAWN = "unfinished", "withdrawn"
 """Attributes of an item that hold a note: fragment, version and identifiers, as JSON."""
 
 
-class DynamoErasure(DynamoTables):
+class DynamoErasure(DynamoTimelines):
     """`ProfileStore` says what the methods promise."""
 
     def tombstones(self, ids: Iterable[str]) -> dict[str, Tombstone]:
@@ -139,10 +139,10 @@ class DynamoErasure(DynamoTables):
     ) -> bool:
         """Leave a tombstone of an item, and a note of what was removed; False if the item changed meanwhile."""
         note = json.dumps([removed.fragment_id, removed.version, sorted(removed.identifiers)])
-        return self.update(
+        is_removed = self.update(
             name,
             item,
-            f"SET tombstone_until=:b, tombstone_version=:v, erased=:e, {attribute}=:n, {GONE}",
+            f"SET tombstone_until=:b, tombstone_version=:v, emptied=:v, erased=:e, {attribute}=:n, {GONE}",
             {
                 **values_of(kept),
                 **gone_values(removed.fragment_id, name),
@@ -150,15 +150,19 @@ class DynamoErasure(DynamoTables):
                 ":n": {"S": note},
             },
         )
+        if is_removed:
+            self.remove_due(name)
+        return is_removed
 
     def _finish(self, attribute: str, fragment_id: str) -> None:
-        """Take away the links of a note, then the note."""
+        """Take away the links of a note and the pages, then the note."""
         name = self.names(fragment_id)
         retry = Retry(self.table)
         while attribute in (item := self.item(name)):
             note = _note(item, attribute)
             for identifier in note.identifiers:
                 self.unlink(identifier, name, note.version)
+            self.remove_pages(name, note.version)
             if self.update(name, item, f"REMOVE {attribute}", {}):
                 return
             retry.pause("the fragment keeps changing")

@@ -8,9 +8,10 @@ waiting     shard of the outbox, while this version, or that it is gone, is not 
 tombstone_until      `until` of its tombstone          tombstone_version           the version of its tombstone
 erased      shard of the list of tombstones   unfinished   what an erasure found, as JSON, until it is finished
                                               withdrawn    the same of a fragment that has another id now
+emptied     the version up to which pages of its timelines are gone
 
 One item holds all that a write must be compared with and all that must change with it, so that each write is one
-conditional statement and no transaction.
+conditional statement and no transaction. Only a write with pages of timelines is one, and `update` its condition.
 """
 
 from __future__ import annotations
@@ -134,16 +135,7 @@ def statement(
     `is_there` says whether the item exists already, if only as a tombstone: PartiQL has no word for both.
     `carried` are the identifiers of the expected version, needed where some are dropped.
     """
-    body = pack(write.state)
-    names = carried | write.identifiers | {write.id}
-    if len(body) + sum(len(each.encode()) for each in names) + _REST_BYTES > MOST_BYTES:
-        raise UnstorableError(OVERSIZED)
-    changed: dict[str, Any] = {
-        "fragment": {"S": write.id},
-        "revision": number(write.expected_version + 1),
-        "body": {"B": body},
-        "waiting": shard(name),
-    }
+    changed = _changed(name, write, carried)
     if not is_there:
         if new := write.identifiers - write.dropped:
             changed["identifiers"] = {"SS": sorted(new)}
@@ -167,6 +159,74 @@ def statement(
     return Statement(
         text, [*parameters, {"B": name}, expected, number(NO_EPOCH), expected, expected, erasure_epoch]
     )
+
+
+def _changed(name: bytes, write: FragmentWrite, carried: frozenset[str]) -> dict[str, Any]:
+    """The attributes that a write sets, but the identifiers. Raises UnstorableError."""
+    body = pack(write.state)
+    names = carried | write.identifiers | {write.id}
+    if len(body) + sum(len(each.encode()) for each in names) + _REST_BYTES > MOST_BYTES:
+        raise UnstorableError(OVERSIZED)
+    return {
+        "fragment": {"S": write.id},
+        "revision": number(write.expected_version + 1),
+        "body": {"B": body},
+        "waiting": shard(name),
+    }
+
+
+def update(table: str, name: bytes, write: FragmentWrite, carried: frozenset[str] = frozenset()) -> Item:
+    """The same write as an action of a transaction, whether the item exists or not."""
+    changed = _changed(name, write, carried)
+    added = ""
+    if write.dropped and (left := (carried | write.identifiers) - write.dropped):
+        changed["identifiers"] = {"SS": sorted(left)}
+    elif write.dropped:
+        added = " REMOVE identifiers"
+    elif write.identifiers:
+        added = " ADD identifiers :added"
+    values = {f":{attribute}": value for attribute, value in changed.items()}
+    values |= {":expected": number(write.expected_version), ":none": number(NO_EPOCH)}
+    values[":until"] = number(write.erasure_epoch)
+    if "ADD" in added:
+        values[":added"] = {"SS": sorted(write.identifiers)}
+    new = " OR attribute_not_exists(tombstone_version)" if is_new(write) else ""
+    return {
+        "Update": {
+            "TableName": table,
+            "Key": key(name),
+            "UpdateExpression": "SET " + ", ".join(f"{each}=:{each}" for each in changed) + added,
+            "ConditionExpression": (
+                "((revision=:expected AND (attribute_not_exists(tombstone_until) OR tombstone_until=:none "
+                "OR tombstone_version<:expected)) OR (attribute_not_exists(revision) AND "
+                f"(tombstone_version=:expected{new}))) "
+                "AND (attribute_not_exists(tombstone_until) OR tombstone_until<=:until)"
+            ),
+            "ExpressionAttributeValues": values,
+        }
+    }
+
+
+def raised(table: str, name: bytes, version: int) -> Item:
+    """The action that puts a fragment of this version into the outbox, in the next version."""
+    return {
+        "Update": {
+            "TableName": table,
+            "Key": key(name),
+            "UpdateExpression": "SET revision=:next, waiting=:waiting",
+            "ConditionExpression": "revision=:version",
+            "ExpressionAttributeValues": {
+                ":version": number(version),
+                ":next": number(version + 1),
+                ":waiting": shard(name),
+            },
+        }
+    }
+
+
+def emptied(item: Item) -> int:
+    """The version up to which pages of an item's timelines are gone."""
+    return int(item["emptied"]["N"]) if "emptied" in item else NEW
 
 
 def is_new(write: FragmentWrite) -> bool:

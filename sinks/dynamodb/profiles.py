@@ -15,7 +15,6 @@ from itertools import chain, islice
 
 from idgraph.model.errors import UnstorableError
 from idgraph.model.store import (
-    NEW,
     WHOLE,
     Assignment,
     FragmentWrite,
@@ -24,7 +23,6 @@ from idgraph.model.store import (
     SharedIdentifiers,
     StoredFragment,
 )
-from idgraph.model.timelines import DueEntry, PageKey
 from idgraph.model.tombstones import Tombstone
 from sinks.dynamodb import items
 from sinks.dynamodb.client import REFUSED, TOO_LARGE, Item, Statement
@@ -34,6 +32,7 @@ from sinks.dynamodb.fragments import raise_refused, tombstone_of
 from sinks.dynamodb.ledger import DynamoLedger
 from sinks.dynamodb.pins import DynamoPins
 from sinks.dynamodb.schema import FRAGMENTS, LINKS, OUTBOX, SHARDS
+from sinks.dynamodb.timelines import DynamoTimelines, PagedWrite
 
 _LINKS_AT_ONCE = 1000
 _LINKS_TOGETHER = 100
@@ -44,7 +43,7 @@ _LEAST_SCANNED = 100
 each of them. An answer has 1 MB at most however many they are."""
 
 
-class DynamoProfileStore(DynamoErasure, DynamoPins, DynamoLedger):
+class DynamoProfileStore(DynamoErasure, DynamoTimelines, DynamoPins, DynamoLedger):
     """A `ProfileStore` in tables that `create_tables` made."""
 
     def consumed(self) -> Capacity:
@@ -85,6 +84,7 @@ class DynamoProfileStore(DynamoErasure, DynamoPins, DynamoLedger):
         # Before the first is put: what cannot be stored is reported now.
         links = list(self._links(writes, named))
         carried = {write.id: self.identifiers(write.id) for write in writes if write.dropped}
+        alone = [write for write in writes if not write.pages]
         statements = [
             items.statement(
                 self.table,
@@ -93,22 +93,31 @@ class DynamoProfileStore(DynamoErasure, DynamoPins, DynamoLedger):
                 not items.is_new(write),
                 carried.get(write.id, frozenset()),
             )
+            for write in alone
+        ]
+        paged = [
+            PagedWrite(self.table, named[write.id], write, carried.get(write.id, frozenset()))
             for write in writes
+            if write.pages
         ]
         self.client.put(LINKS, links)
-        refused, oversized = self._run(writes, statements)
+        refused, oversized = self._run(alone, statements)
         # Nothing but a tombstone may be there.
-        new = [write for write in writes if write.id in refused and items.is_new(write)]
+        new = [write for write in alone if write.id in refused and items.is_new(write)]
         if new and self.any_tombstones():
             again = [items.statement(self.table, named[write.id], write, True) for write in new]
             still_refused, too_large = self._run(new, again)
             refused -= {write.id for write in new} - still_refused
             oversized |= too_large
+        refusals = self.write_with_pages(paged)
+        oversized |= {name for name, refusal in refusals.items() if refusal == TOO_LARGE}
+        refused |= refusals.keys() - oversized
         left = refused | oversized
         for write in writes:
             if write.id not in left:
                 for identifier in write.dropped:
                     self.unlink(identifier, named[write.id], write.expected_version)
+                self.remove_expired(named[write.id], write)
         if oversized:
             # With the identifiers that the item has already, which were not known before.
             raise UnstorableError(items.OVERSIZED, frozenset(oversized), frozenset(refused))
@@ -216,15 +225,6 @@ class DynamoProfileStore(DynamoErasure, DynamoPins, DynamoLedger):
         waiting = sorted((item for part in parts for item in part), key=lambda item: bytes(item["pk"]["B"]))
         return [items.entry(item) for item in waiting[:limit]]
 
-    def enqueue(self, ids: Sequence[str]) -> None:
-        text = f'UPDATE "{self.table}" SET waiting=? SET revision=revision+1 WHERE pk=? AND revision>?'  # noqa: S608 - a table's name
-        names = sorted({self.names(each) for each in ids})
-        refusals = self.client.execute(
-            FRAGMENTS,
-            [Statement(text, [items.shard(name), {"B": name}, items.number(NEW)]) for name in names],
-        )
-        raise_refused(self.table, refusals)
-
     def settle(self, entries: Sequence[OutboxEntry]) -> None:
         # The same fragment twice in one request is an error.
         newest = {self.names(each.fragment_id): each.version for each in sorted(entries)}
@@ -232,23 +232,6 @@ class DynamoProfileStore(DynamoErasure, DynamoPins, DynamoLedger):
         # Those that are gone, or were written since.
         gone = "REMOVE waiting REMOVE fragment WHERE pk=? AND revision IS MISSING AND tombstone_version<=?"
         self._settle({name: newest[name] for name in refused}, gone)
-
-    # Timelines are not kept in DynamoDB yet: nothing is written of them, and nothing is found.
-
-    def pages(self, keys: Collection[tuple[str, PageKey]]) -> dict[tuple[str, PageKey], bytes]:
-        del keys
-        return {}
-
-    def timelines(self, ids: Collection[str], activities: Collection[str]) -> dict[str, dict[PageKey, bytes]]:
-        del ids, activities
-        return {}
-
-    def plan(self, due: Collection[DueEntry]) -> None:
-        del due
-
-    def take_due(self, now_ms: int, limit: int) -> int:
-        del now_ms, limit
-        return 0
 
     def remember(self, mark: str, instead_of: str = "") -> None:
         # First: interrupted in between there is one too many, and never one too few.

@@ -11,13 +11,12 @@ record that names them, so a repeated write makes the same. Parts of a body that
 from __future__ import annotations
 
 import hashlib
-import uuid
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from sinks.aws_connection import Retry
 from sinks.dynamodb.client import DynamoClient, Item
-from sinks.dynamodb.connection import DynamoRefusedError
+from sinks.dynamodb.fragments import raise_refused
 from sinks.dynamodb.schema import SHARED
 
 PART_BYTES = 350_000
@@ -37,7 +36,6 @@ Seen = Mapping[str, Value | None]
 """What must be there for a conditional write: values by attribute; None where there must be no such attribute."""
 
 ABSENT: Seen = {"pk": None}
-_TRANSIENT = frozenset({"TransactionConflict", "ThrottlingError", "ProvisionedThroughputExceeded"})
 
 
 class DynamoRecords:
@@ -119,30 +117,9 @@ class DynamoRecords:
         ]
         if not actions:
             return True
-        # One whose answer was lost is not done twice, and not taken for refused.
-        token = uuid.uuid4().hex
-        retry = Retry(self._table, self._client.place.retry_seconds)
-        while True:
-            try:
-                self._client.call(
-                    "transact_write_items",
-                    self._table,
-                    TransactItems=actions,
-                    ClientRequestToken=token,
-                    ReturnConsumedCapacity="TOTAL",
-                )
-            except DynamoRefusedError as error:
-                reasons = error.response.get("CancellationReasons", [])
-                codes = {each["Code"] for each in reasons} - {"None"}
-                if "ConditionalCheckFailed" in codes:
-                    return False
-                if not codes or not codes <= _TRANSIENT:
-                    raise
-                # The token is that of the transaction which was cancelled.
-                token = uuid.uuid4().hex
-            else:
-                return True
-            retry.pause("throttled, or another transaction was in the way")
+        refusals = self._client.transact(SHARED, actions)
+        raise_refused(self._table, refusals)
+        return not refusals
 
     def _if(self, seen: Seen) -> Item:
         names: dict[str, str] = {}

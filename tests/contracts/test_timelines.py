@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -10,18 +12,14 @@ import pytest
 from idgraph.model.store import NEW, FragmentWrite, OutboxEntry, ProfileStore
 from idgraph.model.timelines import DueEntry, PageKey
 from idgraph.model.tombstones import NO_EPOCH
-from tests.contracts.implementations import PROFILE_STORES, Implementation
+from tests.contracts.conftest import DURABLE, long_on_servers
+from tests.contracts.implementations import Implementation
+from tests.contracts.processes import killed_after
+from tests.lanes import long
 
 ORDERS, VISITS = "orders", "visits"
 FIRST, SECOND = PageKey(ORDERS, -1), PageKey(ORDERS, 20_000)
 VISIT = PageKey(VISITS, 20_000)
-
-
-@pytest.fixture(params=[each for each in PROFILE_STORES if each.in_files], ids=str)
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ProfileStore]:
-    implementation: Implementation[ProfileStore] = request.param
-    with implementation.opened(tmp_path) as store:
-        yield store
 
 
 def write(
@@ -122,7 +120,7 @@ def test_due_entries_enter_the_outbox_in_versions_of_their_own(store: ProfileSto
     assert store.take_due(9, 10) == 0
     assert store.outbox() == []
     assert store.take_due(100, 2) == 2
-    assert store.outbox() == [OutboxEntry("a:2", 2), OutboxEntry("a:3", 2)]
+    assert sorted(store.outbox()) == [OutboxEntry("a:2", 2), OutboxEntry("a:3", 2)]
     assert store.read(["a:2"])["a:2"].version == 2
     # Of a projection that has read the fragment before.
     store.settle([OutboxEntry("a:2", 1)])
@@ -140,3 +138,96 @@ def test_the_entry_of_the_latest_document_stays(store: ProfileStore) -> None:
     store.plan([DueEntry("a:1", 60, 1)])
     store.plan([DueEntry("a:1", 0, 1), DueEntry("b:1", 0, 1)])
     assert store.take_due(100, 10) == 0
+
+
+def test_a_fragment_has_as_many_pages_as_days(store: ProfileStore, many: int) -> None:
+    pages = {PageKey(ORDERS, day): b"%d" % day for day in range(10 * many)}
+    assert store.write([write("a:1", NEW, pages), write("a:2", NEW, {FIRST: b"1"})]) == set()
+    assert store.timelines(["a:1", "a:2"], [ORDERS]) == {"a:1": pages, "a:2": {FIRST: b"1"}}
+    assert store.pages([("a:1", key) for key in pages]) == {("a:1", key): page for key, page in pages.items()}
+    (version,) = (entry.version for entry in store.outbox() if entry.fragment_id == "a:1")
+    assert store.read(["a:1"])["a:1"].version == version
+    last = PageKey(ORDERS, 10 * many - 1)
+    assert store.write([write("a:1", version, {last: b"last"}, {ORDERS: 10 * many - 3})]) == set()
+    days = range(10 * many - 3, 10 * many - 1)
+    assert store.timelines(["a:1"], [ORDERS]) == {
+        "a:1": {PageKey(ORDERS, day): b"%d" % day for day in days} | {last: b"last"}
+    }
+
+
+def test_writers_that_read_the_pages_behind_the_fragment_lose_no_entry(store: ProfileStore) -> None:
+    """Each adds to a set, as the commit does; whoever loses reads again."""
+    entries = [bytes([number]) for number in range(24)]
+
+    def add(entry: bytes) -> None:
+        for _ in range(1000):
+            present = store.read(["a:1"]).get("a:1")
+            page = store.pages([("a:1", FIRST)]).get(("a:1", FIRST), b"")
+            version = present.version if present else NEW
+            if not store.write(
+                [write("a:1", version, {FIRST: page + entry, PageKey(VISITS, entry[0]): entry})]
+            ):
+                return
+        raise AssertionError("never written")
+
+    with ThreadPoolExecutor(4) as writers:
+        list(writers.map(add, entries))
+    timelines = store.timelines(["a:1"], [ORDERS, VISITS])["a:1"]
+    assert bytes(sorted(timelines.pop(FIRST))) == b"".join(entries)
+    assert timelines == {PageKey(VISITS, each[0]): each for each in entries}
+    assert store.read(["a:1"])["a:1"].version == len(entries)
+
+
+def test_several_take_all_that_is_due_and_nothing_else(store: ProfileStore) -> None:
+    ids = [f"a:{number}" for number in range(40)]
+    store.write([write(each) for each in ids])
+    store.plan([DueEntry(each, number + 1) for number, each in enumerate(ids)])
+    with ThreadPoolExecutor(4) as takers:
+        list(takers.map(lambda _: list(iter(lambda: store.take_due(30, 7), 0)), range(4)))
+    versions = {each.id: each.version for each in store.read(ids).values()}
+    assert all(versions[each] > 1 for each in ids[:30])
+    assert all(versions[each] == 1 for each in ids[30:])
+    assert sorted(entry.version for entry in store.outbox()) == sorted(versions.values())
+    assert store.take_due(30, 100) == 0
+    assert store.take_due(100, 100) == 10
+
+
+_REWRITE_ALL = """
+import sys
+from pathlib import Path
+from idgraph.model.store import FragmentWrite
+from idgraph.model.timelines import PageKey
+from tests.contracts.implementations import PROFILE_STORES
+
+(implementation,) = (each for each in PROFILE_STORES if each.name == sys.argv[1])
+store = implementation.open(Path(sys.argv[2]))
+version = 0
+while True:
+    text = b"%d " % (version + 1)
+    pages = {PageKey("orders", day): text * 900 for day in (1, 2, 3)}
+    writes = [FragmentWrite(f"a:{n}", version, text, frozenset(), pages=pages) for n in range(int(sys.argv[3]))]
+    assert store.write(writes) == set()
+    version += 1
+    print(version, flush=True)
+"""
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("pause", [0.0, *long(0.03, 0.07)])
+@pytest.mark.parametrize("durable", long_on_servers(DURABLE), ids=str, indirect=True)
+def test_a_killed_writer_leaves_each_fragment_with_the_pages_of_its_version(
+    durable: Implementation[ProfileStore], tmp_path: Path, pause: float
+) -> None:
+    size = 2 * durable.many
+    with killed_after(_REWRITE_ALL, durable.name, tmp_path, str(size), lines=2, pause=pause) as printed:
+        confirmed = int(printed[-1])
+    with durable.opened(tmp_path) as store:
+        # A server may still be at the last request of a client that is no more.
+        time.sleep(1 if durable.many < 100 else 0)
+        ids = [f"a:{number}" for number in range(size)]
+        found, timelines = store.read(ids), store.timelines(ids, [ORDERS])
+        assert len(found) == len(timelines) == size
+        for fragment_id, fragment in found.items():
+            assert fragment.version in (confirmed, confirmed + 1)
+            assert fragment.state == b"%d " % fragment.version
+            assert set(timelines[fragment_id].values()) == {fragment.state * 900}
