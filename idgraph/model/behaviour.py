@@ -14,6 +14,7 @@ from idgraph.model.stamps import SpecRef
 
 FIELD_PATTERN = r"^[A-Za-z_][A-Za-z0-9_]{0,63}$"
 VARIABLE_PATTERN = r"^[A-Za-z][A-Za-z0-9_]{0,63}$"
+SKIP_PATTERN = r"^(past_last_row|to_next_row|to_(first|last) [A-Za-z][A-Za-z0-9_]{0,63})$"
 DEFAULT_MOST = 10_000
 LARGEST_MOST = 200_000
 
@@ -131,12 +132,26 @@ class Pattern(FrozenDocument):
     define: dict[Annotated[str, Field(pattern=VARIABLE_PATTERN)], Expression] = Field(
         default={},
         max_length=26,
-        description="By variable a JMESPath on an entry: its fields, `activity` and `time`; below the name of an earlier variable "
-        "the last entry that this one has.",
+        description="By variable a JMESPath on an entry: its fields, `activity` and `time`; below the name of a variable the last "
+        "entry that it has in the match, the one at hand included; below `first` and the name its first; below `previous` the entry "
+        "before. A variable without one takes every entry.",
     )
-    within: Duration | None = Field(default=None, description="From the first to the last entry of a match.")
-    skip: Literal["past_last_row", "to_next_row"] = "past_last_row"
-    over: Duration | Literal["all"] = "all"
+    within: Duration | None = Field(
+        default=None, description="The most from the first to the last entry of a match."
+    )
+    wait: Duration | None = Field(
+        default=None,
+        description="`$` holds after an entry that no other follows for this long. Default: after the last entry so far.",
+    )
+    skip: Annotated[str, Field(pattern=SKIP_PATTERN)] = Field(
+        default="past_last_row",
+        description="Where the next match may begin: `past_last_row`, `to_next_row`, or at the first or last entry of a variable, "
+        "as `to_first B`, `to_last B`.",
+    )
+    over: Duration | Literal["all"] = Field(
+        default="all",
+        description="Matches count that end within it; its begin is rounded as that of a window.",
+    )
 
 
 class DerivedDefinition(_Definition):

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from idgraph.model.behaviour import DerivedDocument
+from idgraph.model.behaviour import DerivedDocument, Pattern
 from idgraph.model.errors import SpecError, TransformError
 from idgraph.model.timelines import Entry
+from transforms.behaviour.patterns.derivation import PatternDerivation
 from transforms.behaviour.sessions import SessionsDerivation
 from transforms.behaviour.windows import Derived, WindowDerivation, leaves_of
 from transforms.schema import data_types
@@ -57,9 +58,9 @@ def compile_derived(definition: DerivedDocument) -> Derivation:
             definition,
             _of_one("sessions", definition.sessions.activity, SessionsDerivation, definition.sessions),
         )
-    if definition.expression is not None:
-        return Derivation(definition, _expression(definition.expression))
-    raise SpecError("patterns cannot be evaluated yet", "/pattern")
+    if definition.pattern is not None:
+        return Derivation(definition, _pattern(definition.pattern))
+    return Derivation(definition, _expression(definition.expression or ""))
 
 
 def _of_one(kind: str, activity: str, make: Callable[[Any], Any], part: Any) -> _Function:
@@ -75,6 +76,14 @@ def _of_one(kind: str, activity: str, make: Callable[[Any], Any], part: Any) -> 
         return derived
 
     return function
+
+
+def _pattern(pattern: Pattern) -> _Function:
+    try:
+        of = PatternDerivation(pattern).of
+    except SpecError as error:
+        raise error.under("/pattern") from None
+    return lambda timelines, _attributes, now, whole_from: of(timelines, now, whole_from)
 
 
 def _expression(text: str) -> _Function:
