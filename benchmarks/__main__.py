@@ -47,7 +47,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "store": lambda folder, arguments: dict(measure_store()),
     "dynamodb": lambda folder, arguments: _dynamodb(arguments.fragments or 2_000),
     "kafka": lambda folder, arguments: _kafka(folder, min(arguments.shops, 5), arguments.seconds),
-    "pulsar": lambda folder, arguments: _pulsar(folder, min(arguments.shops, 5)),
+    "pulsar": lambda folder, arguments: _pulsar(folder, min(arguments.shops, 5), arguments.seconds),
     "production": lambda folder, arguments: _production(
         folder, min(arguments.shops, 5), arguments.seconds, arguments.rate
     ),
@@ -114,10 +114,10 @@ def _kafka(folder: Path, shops: int, seconds: float) -> dict[str, Any]:
     return measure(folder, shops, seconds)
 
 
-def _pulsar(folder: Path, shops: int) -> dict[str, Any]:
+def _pulsar(folder: Path, shops: int, seconds: float) -> dict[str, Any]:
     from benchmarks.pulsar import measure
 
-    return measure(folder, shops)
+    return measure(folder, shops, seconds)
 
 
 def _production(folder: Path, shops: int, seconds: float, rate: int) -> dict[str, Any]:

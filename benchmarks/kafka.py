@@ -27,7 +27,7 @@ LIVE = "live"
 """Beginning of the name of the topic that latency is measured on."""
 
 
-def measure(folder: Path, shops: int, seconds: float) -> dict[str, Any]:
+def measure(folder: Path, shops: int, seconds: float, partitions: int = PARTITIONS) -> dict[str, Any]:
     """Events a second of `shops` and latency at 1,000 events a second, each beside a bare consumer's."""
     clear(folder)
     folder.mkdir(parents=True)
@@ -35,10 +35,10 @@ def measure(folder: Path, shops: int, seconds: float) -> dict[str, Any]:
         files = run_until_done(config, write_inbox(folder / "files" / "inbox", shops))
     with kafka(folder / "broker") as broker, installed(folder / "replay") as (config, _):
         servers = broker.bootstrap_servers
-        make_topics(servers, [*SOURCES, *(LIVE + source for source in SOURCES)], PARTITIONS)
+        make_topics(servers, [*SOURCES, *(LIVE + source for source in SOURCES)], partitions)
         _read_topics(config, servers, "")
         published, publishing = publish_all(servers, replayed(shops))
-        bare = consuming_seconds(servers, SOURCES, PARTITIONS, published)
+        bare = consuming_seconds(servers, SOURCES, partitions, published)
         run = run_until_done(config, published)
         rates = {
             "events": published,
@@ -49,7 +49,7 @@ def measure(folder: Path, shops: int, seconds: float) -> dict[str, Any]:
             "cpu_us_an_event_from_files": files.cpu_us_an_event,
             "share_of_files": round(flowing(files) / flowing(run), 2),
         }
-        latency = _latency(config, servers, seconds)
+        latency = _latency(config, servers, seconds, partitions)
     return {**rates, **latency, "measured_at": time.strftime("%Y-%m-%d %H:%M:%S")}
 
 
@@ -78,14 +78,15 @@ def replayed(shops: int) -> Iterator[tuple[str, list[bytes]]]:
 class _BareReader(threading.Thread):
     """Notes when a bare consumer has each probe."""
 
-    def __init__(self, servers: str) -> None:
+    def __init__(self, servers: str, partitions: int) -> None:
         super().__init__(daemon=True)
         self._servers = servers
+        self._partitions = partitions
         self._halt = threading.Event()
         self.found: dict[str, float] = {}
 
     def run(self) -> None:
-        with closing(consumer(self._servers, [f"{LIVE}segment"], PARTITIONS)) as bare:
+        with closing(consumer(self._servers, [f"{LIVE}segment"], self._partitions)) as bare:
             while not self._halt.is_set():
                 for message in bare.consume(1000, 0.005):
                     if key := message.key():
@@ -96,12 +97,13 @@ class _BareReader(threading.Thread):
         self.join()
 
 
-def _latency(config: Path, servers: str, seconds: float) -> dict[str, Any]:
+def _latency(config: Path, servers: str, seconds: float, partitions: int) -> dict[str, Any]:
     _read_topics(config, servers, LIVE)
     # Another flow: this one begins with other topics.
     config.write_text(config.read_text().replace('name = "shop"', 'name = "live"'))
     settings = load(config)
-    publisher, reader = SteadyPublisher(servers, f"{LIVE}segment", EVENTS_PER_SECOND), _BareReader(servers)
+    publisher = SteadyPublisher(servers, f"{LIVE}segment", EVENTS_PER_SECOND)
+    reader = _BareReader(servers, partitions)
     flow = RunningFlow(config)
     try:
         with KafkaPublisher(servers, {}) as first:
@@ -110,7 +112,7 @@ def _latency(config: Path, servers: str, seconds: float) -> dict[str, Any]:
         reader.start()
         publisher.start()
         with wiring.opened(settings) as resources:
-            readable = _watched(publisher, resources.store, seconds)
+            readable = watched(publisher, resources.store, seconds)
     finally:
         if publisher.is_alive():
             publisher.stop()
@@ -124,7 +126,7 @@ def _latency(config: Path, servers: str, seconds: float) -> dict[str, Any]:
     }
 
 
-def _watched(publisher: SteadyPublisher, store: ProfileStore, seconds: float) -> dict[str, float]:
+def watched(publisher: SteadyPublisher, store: ProfileStore, seconds: float) -> dict[str, float]:
     """The time of each probe from published to readable, after a warm-up."""
     begin = time.monotonic() + min(10.0, seconds)
     end = begin + seconds

@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterable, Sequence
 from contextlib import closing
 from itertools import count
+from typing import Any
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -74,9 +75,11 @@ class SteadyPublisher(threading.Thread):
         probe_every: int = 1,
         probe: str = "probe",
         first_shop: int = 1,
+        producer: Any = None,
     ) -> None:
+        """`producer` has the interface of Kafka's."""
         super().__init__(daemon=True)
-        self._producer = Producer({"bootstrap.servers": servers, "linger.ms": 0})
+        self._producer = producer or Producer({"bootstrap.servers": servers, "linger.ms": 0})
         self._topic = topic
         self._group = max(1, events_per_second // GROUPS_PER_SECOND)
         self._pause = self._group / events_per_second

@@ -74,7 +74,7 @@ def _in_pulsar(settings: Settings, found: dict[tuple[str, str, int], int]) -> It
             else:
                 end = written(max(at, each.end))
                 yield PartitionState(
-                    flow, topic, partition, written(at), end, lag.messages, round(lag.seconds, 1)
+                    flow, topic, partition, written(at), end, lag.records, round(lag.seconds or 0, 1)
                 )
 
 

@@ -30,6 +30,16 @@ class StageRate(BaseModel):
     seconds_each: float | None = None
 
 
+class Straggler(BaseModel):
+    """A partition with waiting records, and the time for which the first of them waits; null where nobody says."""
+
+    model_config = ConfigDict(frozen=True)
+
+    partition: str
+    waiting: int
+    seconds: float | None = None
+
+
 class FlowSource(BaseModel):
     """One source. `waiting` counts records in topics that are not taken yet; null where it is not known."""
 
@@ -38,6 +48,13 @@ class FlowSource(BaseModel):
     name: str
     per_second: float
     waiting: int | None = None
+    straggler: Straggler | None = Field(
+        default=None, description="The partition in which most waits, by time if it is known."
+    )
+    falls_behind: bool = Field(
+        default=False,
+        description="Whether more arrives than the flow takes: in the last 30 s more waited than ever before.",
+    )
     last_event_ms: int | None = Field(
         default=None, description="End of the last micro-batch with an event of it, in epoch milliseconds."
     )

@@ -6,6 +6,7 @@ import time
 from typing import NamedTuple, Protocol
 
 from idgraph.model.pulsar import place, position
+from idgraph.model.topics import Behind
 
 
 class StoredLedger(NamedTuple):
@@ -125,13 +126,6 @@ class PulsarAdmin(Protocol):
     def close(self) -> None:
         """Close the connections."""
         ...
-
-
-class Behind(NamedTuple):
-    """The distance from the end of a partition: about how many messages, and how long the first of them waits in seconds."""
-
-    messages: int
-    seconds: float
 
 
 def behind(admin: PulsarAdmin, topic: str, partition: int, since: int, found: Ledgers) -> Behind:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal, Self
+from typing import Literal, NamedTuple, Self
 
 from pydantic import Field, model_validator
 
@@ -71,6 +71,14 @@ class TopicSource(SourceConfig):
     def matches(self, topic: str) -> bool:
         """Whether a topic's name matches `topic_pattern`."""
         return self.topic_pattern is not None and re.fullmatch(self.topic_pattern, topic) is not None
+
+
+class Behind(NamedTuple):
+    """The distance from the end of a partition: about how many records, and how long the first of them waits; None where nobody
+    says."""
+
+    records: int
+    seconds: float | None = None
 
 
 def topic_sources(sources: Mapping[str, SourceConfig]) -> dict[str, TopicSource]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from idgraph.model.counts import BatchCounts
 from idgraph.model.events import RawRecord
 from idgraph.model.pulsar import Bound
+from idgraph.model.topics import Behind
 from ingestion.sources.files.lines import DamagedRecord
 
 if TYPE_CHECKING:
@@ -105,7 +106,7 @@ class InputStream(Protocol):
         """Whether micro-batch `number`, the last, took as much as one may: then more was there, as far as it knows."""
         ...
 
-    def waiting(self) -> dict[str, int]:
+    def waiting(self) -> dict[str, Behind]:
         """The number of waiting records, as `took` gives it; empty until it is loaded. For any thread. Raises
         SourceUnavailableError while it cannot be determined."""
         ...

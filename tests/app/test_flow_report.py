@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import threading
+from collections.abc import Iterable
 from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,7 +18,8 @@ from idgraph.app.observation.flow_report import FlowReporter, reporting
 from idgraph.app.settings.document import Settings, load
 from idgraph.app.shared_flows import SharedFlows
 from idgraph.model.errors import FlowStoppedError, SourceUnavailableError, StoreError
-from idgraph.model.flows import FlowPause, FlowReport, FlowState
+from idgraph.model.flows import FlowPause, FlowReport, FlowState, Straggler
+from idgraph.model.topics import Behind
 from ingestion.stages.outcomes import BatchReport, StageReport
 from sinks.document_folder import DocumentFolder
 from tests.app.conftest import CommandLine
@@ -55,7 +57,13 @@ def batch(number: int, events: int, seconds: float, **more: Any) -> BatchReport:
 
 def test_rates_are_of_the_latest_window(tmp_path: Path) -> None:
     now = [1000.0]
-    lag = {"clicks/0": 3, "clicks/1": 4, "shop-eu/0": 5, "other/0": 100}
+    lag = {
+        "clicks/0": Behind(3, 50.0),
+        "clicks/1": Behind(4, 2.0),
+        "shop-eu/0": Behind(5),
+        "shop-eu/1": Behind(0),
+        "other/0": Behind(100),
+    }
     settings = settings_of(tmp_path, KAFKA)
     reporter = FlowReporter(settings, SNAPSHOTS, None, lambda: lag, None, lambda: now[0])
     now[0] += 30
@@ -77,6 +85,8 @@ def test_rates_are_of_the_latest_window(tmp_path: Path) -> None:
     assert stages["commit"].seconds_each == 0.1
     web, shops = found.sources
     assert (web.waiting, web.last_event_ms, web.per_second) == (7, 1_060_000, 100 / 60)
+    assert web.straggler == Straggler(partition="clicks/0", waiting=3, seconds=50.0)
+    assert shops.straggler == Straggler(partition="shop-eu/0", waiting=5)
     assert (shops.waiting, shops.last_event_ms, shops.per_second) == (5, None, 0)
     now[0] += 100
     idle = FlowReporter(settings, SNAPSHOTS, None, dict, found, lambda: now[0]).report(FlowState.STARTING)
@@ -87,7 +97,7 @@ def test_rates_are_of_the_latest_window(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_asked_is_not_known(tmp_path: Path) -> None:
-    def away() -> dict[str, int]:
+    def away() -> dict[str, Behind]:
         raise SourceUnavailableError("away")
 
     reporter = FlowReporter(settings_of(tmp_path, KAFKA), SNAPSHOTS, None, away, None)
@@ -189,7 +199,9 @@ def test_a_report_has_the_figures_of_the_last_minutes(tmp_path: Path) -> None:
     file = tmp_path / "idgraph.toml"
     file.write_text(f'[flow]\nname = "shop"\n{KAFKA}')
     now = [1_000_000.0]
-    reporter = FlowReporter(load(file), SNAPSHOTS, None, lambda: {"clicks/0": 5}, None, lambda: now[0])
+    reporter = FlowReporter(
+        load(file), SNAPSHOTS, None, lambda: {"clicks/0": Behind(5)}, None, lambda: now[0]
+    )
     for _ in range(3000):
         now[0] += 1
         report = reporter.report(FlowState.RUNNING)
@@ -199,3 +211,26 @@ def test_a_report_has_the_figures_of_the_last_minutes(tmp_path: Path) -> None:
     assert report.history[-1].waiting == 5
     again = FlowReporter(load(file), SNAPSHOTS, None, dict, report, lambda: now[0] + 900)
     assert len(again.report(FlowState.RUNNING).history) < len(report.history)
+
+
+def test_a_source_that_is_slower_than_its_input_is_named(tmp_path: Path) -> None:
+    now, waiting = [1000.0], [0]
+    part = "clicks/0"
+    settings = settings_of(tmp_path, KAFKA)
+    reporter = FlowReporter(
+        settings, SNAPSHOTS, None, lambda: {part: Behind(waiting[0])}, None, lambda: now[0]
+    )
+
+    def reported(counts: Iterable[int]) -> list[bool]:
+        found = []
+        for count in counts:
+            now[0] += 1
+            waiting[0] = count
+            web, _ = reporter.report(FlowState.RUNNING).sources
+            found.append(web.falls_behind)
+        return found
+
+    assert not any(reported([500, 0, 900, 10] * 30)), "waves are no backlog"
+    growing = reported(range(1000, 2000, 10))
+    assert growing[-1]
+    assert not any(reported([2000] * 100)[-30:]), "a backlog that stays is none that grows"

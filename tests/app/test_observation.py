@@ -25,6 +25,7 @@ from idgraph.app.settings.document import load
 from idgraph.app.shared_flows import SharedFlows
 from idgraph.model.errors import ConfigError, SourceUnavailableError, SparkStoppedError, StoreError
 from idgraph.model.flows import FlowPause, FlowReport, SourceHold
+from idgraph.model.topics import Behind
 from ingestion.sources.held import HeldSources
 from ingestion.stages.outcomes import MAX_REPORTED_DEAD_LETTERS, BatchReport, SetAside, StageReport
 from sinks.document_folder import DocumentFolder
@@ -57,7 +58,7 @@ class World:
         self.java = True
         self.fails = False
         self.reported: list[BatchReport] = []
-        self.lag: dict[str, int] = {}
+        self.lag: dict[str, Behind] = {}
         self.looks: list[int] = []
         self.counted: list[int] = []
         self.answers = threading.Event()
@@ -74,7 +75,7 @@ class World:
             raise SparkStoppedError("canary-java: gone")
         return 300, 1000
 
-    def waiting(self) -> dict[str, int]:
+    def waiting(self) -> dict[str, Behind]:
         if self.fails:
             raise SourceUnavailableError("canary-broker: away")
         return self.lag
@@ -210,8 +211,11 @@ def test_the_lag_is_reported_once_something_was_taken(
     world = World()
     with world.observed(tmp_path, KAFKA) as (url, _):
         assert name not in scraped(url)
-        world.lag = {"crm.a-b/3": 12}
+        world.lag = {"crm.a-b/3": Behind(12, 4.5), "crm.a-b/4": Behind(1)}
         until(lambda: scraped(url).get(name) == 12, 60, "the lag")
+        seconds = name.replace("records", "seconds")
+        assert scraped(url)[seconds] == 4.5
+        assert seconds.replace("=3", "=4") not in scraped(url)
 
 
 def test_a_broker_that_is_away_is_reported(tmp_path: Path) -> None:

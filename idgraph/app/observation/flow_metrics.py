@@ -51,11 +51,12 @@ BATCH_SECONDS = (0.1, 0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0)
 
 
 class PartitionLag(NamedTuple):
-    """The number of offsets of a partition that are not taken yet."""
+    """The number of offsets of a partition that are not taken yet, and the seconds since the first of them was published."""
 
     topic: str
     partition: int
     lag: int
+    seconds: float | None = None
 
 
 class Gauges(NamedTuple):
@@ -271,9 +272,18 @@ class FlowMetrics(Collector):
             "Offsets of a Kafka partition, or about as many messages of a Pulsar partition, that are not taken yet.",
             labels=["flow", "topic", "partition"],
         )
+        seconds = GaugeMetricFamily(
+            "idgraph_source_lag_seconds",
+            "Since when the first message of a Pulsar partition waits that is not taken yet; 0 without one.",
+            labels=["flow", "topic", "partition"],
+        )
         for each in self._gauges.lag():
-            lag.add_metric([self._flow, each.topic, str(each.partition)], each.lag)
+            labels = [self._flow, each.topic, str(each.partition)]
+            lag.add_metric(labels, each.lag)
+            if each.seconds is not None:
+                seconds.add_metric(labels, each.seconds)
         yield lag
+        yield seconds
 
     def _counter(self, name: str, help_text: str, value: float) -> Metric:
         family = CounterMetricFamily(f"idgraph_{name}", help_text, labels=["flow"])

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
 from idgraph.app.adapters.shared_state import is_embedded
 from idgraph.model.backoff import steady
 from idgraph.model.errors import IdgraphError, StoreError
-from idgraph.model.topics import topic_sources
+from idgraph.model.topics import Behind, topic_sources
 from idgraph.repeating import Repeating, message_of
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ def observed(
     resources: WorkerResources,
     snapshots: SnapshotFollower,
     projection: ProjectionRunner | None,
-    waiting: Callable[[], Mapping[str, int]],
+    waiting: Callable[[], Mapping[str, Behind]],
     running: Sequence[RunningQuery],
     on_batch: Callable[[BatchReport], None],
 ) -> Iterator[Callable[[BatchReport], None]]:
@@ -199,7 +199,7 @@ def _outbox(store: Outbox, stack: ExitStack) -> Callable[[], int | None]:
 
 
 def _lag(
-    settings: Settings, waiting: Callable[[], Mapping[str, int]], stack: ExitStack
+    settings: Settings, waiting: Callable[[], Mapping[str, Behind]], stack: ExitStack
 ) -> Callable[[], list[PartitionLag]]:
     from idgraph.app.observation.flow_metrics import PartitionLag
 
@@ -207,8 +207,8 @@ def _lag(
         return list
 
     def ask() -> list[PartitionLag]:
-        named = ((name.rpartition("/"), count) for name, count in waiting().items())
-        return [PartitionLag(topic, int(partition), count) for (topic, _, partition), count in named]
+        named = ((name.rpartition("/"), each) for name, each in waiting().items())
+        return [PartitionLag(topic, int(partition), *each) for (topic, _, partition), each in named]
 
     nothing: list[PartitionLag] = []
     return stack.enter_context(Watch(ask, nothing, LAG_SECONDS)).latest

@@ -17,8 +17,8 @@ from idgraph.app.observation.flow_observation import LAG_SECONDS, Watch
 from idgraph.app.settings.document import Settings
 from idgraph.app.shared_flows import SharedFlows
 from idgraph.model.errors import IdgraphError, StoreError
-from idgraph.model.flows import FlowMoment, FlowReport, FlowSource, FlowState, LastBatch, StageRate
-from idgraph.model.topics import TopicSource, topic_sources
+from idgraph.model.flows import FlowMoment, FlowReport, FlowSource, FlowState, LastBatch, StageRate, Straggler
+from idgraph.model.topics import Behind, TopicSource, topic_sources
 from idgraph.projection.runner import ProjectionRunner
 from idgraph.repeating import Outage, Repeating
 from ingestion.metadata.follower import SnapshotFollower
@@ -47,7 +47,7 @@ class FlowReporter:
         settings: Settings,
         snapshots: SnapshotFollower,
         projection: ProjectionRunner | None,
-        waiting: Callable[[], Mapping[str, int]],
+        waiting: Callable[[], Mapping[str, Behind]],
         before: FlowReport | None,
         clock: Callable[[], float] = time.time,
         taken: Callable[[], Offsets | None] = lambda: None,
@@ -63,6 +63,7 @@ class FlowReporter:
         self._started = clock()
         self._ended: deque[_Ended] = deque()
         self._last = before.last_batch if before else None
+        self._waits: deque[tuple[float, dict[str, int]]] = deque()
         self._seen = {each.name: each.last_event_ms for each in before.sources} if before else {}
         self._history = deque(before.history if before else (), MOST_MOMENTS)
         self._lock = threading.Lock()
@@ -128,15 +129,32 @@ class FlowReporter:
             waiting = self._waiting()
         except IdgraphError:
             waiting = {}
+        sources = self._settings.sources_by_name()
+        parts = {name: _parts_of(each, waiting) for name, each in topic_sources(sources).items() if waiting}
+        counted = {name: sum(each.records for each in found.values()) for name, found in parts.items()}
+        now = self._clock()
+        while self._waits and self._waits[0][0] < now - WINDOW_SECONDS:
+            self._waits.popleft()
+        self._waits.append((now, counted))
         return [
             FlowSource(
                 name=name,
                 per_second=counts.get(name, 0) / window,
-                waiting=_waiting_of(source, waiting) if isinstance(source, TopicSource) and waiting else None,
+                waiting=counted.get(name),
+                straggler=_straggler(parts.get(name, {})),
+                falls_behind=self._falls_behind(name, now),
                 last_event_ms=seen.get(name),
             )
-            for name, source in self._settings.sources_by_name().items()
+            for name in sources
         ]
+
+    def _falls_behind(self, name: str, now: float) -> bool:
+        """Whether in the newer half of the window more waited at any time than in the older one."""
+        middle = now - WINDOW_SECONDS / 2
+        older = [each[name] for at, each in self._waits if at < middle and name in each]
+        newer = [each[name] for at, each in self._waits if at >= middle and name in each]
+        is_known = len(older) > 1 and self._waits[0][0] <= middle - WINDOW_SECONDS / 4
+        return is_known and min(newer, default=0) > max(older)
 
 
 def _moment(report: FlowReport) -> FlowMoment:
@@ -150,10 +168,17 @@ def _moment(report: FlowReport) -> FlowMoment:
     )
 
 
-def _waiting_of(source: TopicSource, waiting: Mapping[str, int]) -> int:
-    """`waiting` is by `TOPIC/PARTITION`."""
-    found = ((part.rpartition("/")[0], count) for part, count in waiting.items())
-    return sum(count for topic, count in found if topic in source.topics or source.matches(topic))
+def _parts_of(source: TopicSource, waiting: Mapping[str, Behind]) -> dict[str, Behind]:
+    """Those of a source, by `TOPIC/PARTITION`."""
+    named = ((part, part.rpartition("/")[0]) for part in waiting)
+    return {part: waiting[part] for part, topic in named if topic in source.topics or source.matches(topic)}
+
+
+def _straggler(parts: Mapping[str, Behind]) -> Straggler | None:
+    name, most = max(
+        parts.items(), key=lambda each: (each[1].seconds or 0, each[1].records), default=("", Behind(0))
+    )
+    return Straggler(partition=name, waiting=most.records, seconds=most.seconds) if most.records else None
 
 
 def _seconds(batches: list[BatchReport], share: float) -> float | None:
@@ -191,7 +216,7 @@ def reporting(
     flows: SharedFlows,
     snapshots: SnapshotFollower,
     projection: ProjectionRunner | None,
-    waiting: Callable[[], Mapping[str, int]],
+    waiting: Callable[[], Mapping[str, Behind]],
     is_running: Callable[[], bool],
     on_batch: Callable[[BatchReport], None],
 ) -> Iterator[Callable[[BatchReport], None]]:
@@ -203,9 +228,9 @@ def reporting(
         before = flows.report(name)
     except IdgraphError:
         before = None
-    nothing: Mapping[str, int] = {}
+    nothing: Mapping[str, Behind] = {}
     with ExitStack() as stack:
-        lag: Callable[[], Mapping[str, int]] = lambda: nothing  # noqa: E731
+        lag: Callable[[], Mapping[str, Behind]] = lambda: nothing  # noqa: E731
         if topic_sources(settings.sources_by_name()):
             lag = stack.enter_context(Watch(waiting, nothing, LAG_SECONDS)).latest
         # Those beside the flow's directory see its checkpoint.

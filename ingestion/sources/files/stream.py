@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from idgraph.model.errors import StoreError
 from idgraph.model.sources import FileSource, is_glob
+from idgraph.model.topics import Behind
 from ingestion.sources.files.lines import size_of
 from ingestion.sources.files.taken import (
     directories_below,
@@ -128,7 +129,7 @@ class FileStream:
         """Spark takes the oldest files first, up to the bound."""
         return len(self._files_of(number)) >= self._max_files_per_batch
 
-    def waiting(self) -> dict[str, int]:
+    def waiting(self) -> dict[str, Behind]:
         """Empty: waiting files are not counted."""
         return {}
 

@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from idgraph.model.errors import SourceUnavailableError
 from idgraph.model.kafka import KafkaSettings, KafkaSource
-from idgraph.model.topics import TopicSource
+from idgraph.model.topics import Behind, TopicSource
 from ingestion.sources.held import HeldSources
 from ingestion.sources.kafka.lag import KafkaLag
 from ingestion.sources.kafka.offsets import (
@@ -148,7 +148,7 @@ class KafkaStream(TopicStream):
             each.records() for each in ranges_of(self._checkpoint, number) or [] if each.since is not None
         )
 
-    def waiting(self) -> dict[str, int]:
+    def waiting(self) -> dict[str, Behind]:
         """The same of what was taken by now."""
         done, lag = taken(self._checkpoint), self._lag
         if not done or lag is None:
@@ -156,7 +156,7 @@ class KafkaStream(TopicStream):
         found = lag.behind(self.with_held(done))
         if found is None:
             raise SourceUnavailableError("Kafka does not say where the topics end")
-        return found
+        return {name: Behind(count) for name, count in found.items()}
 
     def is_bound_otherwise(self) -> bool:
         """Whether the rate of the last micro-batches asks for another bound than the query has."""

@@ -20,6 +20,7 @@ from pyspark.sql.types import StructType
 from idgraph.model.errors import ConfigError, FlowStoppedError, SourceUnavailableError, StoreError
 from idgraph.model.pulsar import Bound, MessagePlace, PulsarSettings, PulsarSource, partition_name, written
 from idgraph.model.pulsar_ledgers import Ledgers, PulsarAdmin, behind
+from idgraph.model.topics import Behind
 from ingestion.sources.held import HeldSources
 from ingestion.sources.kafka.offsets import OffsetRange, Offsets, begin, begun, planned, ranges_of, taken
 from ingestion.sources.kafka.records import source_of_topic
@@ -224,7 +225,7 @@ def extent(admin: PulsarAdmin, found: Found, first: Bound, last: Bound) -> tuple
     for topic, ends in until.items():
         for partition, end in ends.items():
             reach, start = found[topic][partition]._replace(end=end), since[topic][partition]
-            messages += behind(admin, topic, partition, start, reach).messages
+            messages += behind(admin, topic, partition, start, reach).records
             stored += reach.stored_bytes(start, end)
     return messages, stored
 
@@ -376,7 +377,7 @@ class PulsarStream(TopicStream):
         """About how many messages wait, by `TOPIC/PARTITION`."""
         done = planned(self._checkpoint, number)
         try:
-            return self._behind(done) if done else {}
+            return {name: each.records for name, each in self._behind(done).items()} if done else {}
         except SourceUnavailableError:
             return {}
 
@@ -384,19 +385,21 @@ class PulsarStream(TopicStream):
         """By stored bytes."""
         return self._bytes >= self._settings.max_bytes_per_batch * _FULL
 
-    def waiting(self) -> dict[str, int]:
-        """The same of what was taken by now."""
+    def waiting(self) -> dict[str, Behind]:
+        """The same of what was taken by now, with how long the first of them waits."""
         done = taken(self._checkpoint)
         return self._behind(done) if done and self._admin else {}
 
-    def _behind(self, done: Offsets) -> dict[str, int]:
+    def _behind(self, done: Offsets) -> dict[str, Behind]:
         assert self._admin is not None  # noqa: S101 - as above
         waiting = {}
         for topic, offsets in self.with_held(done).items():
             found = self._admin.ledgers(topic) or {}
             for partition in offsets.keys() & found.keys():
-                distance = behind(self._admin, topic, partition, offsets[partition], found[partition])
-                waiting[f"{topic}/{partition}"] = distance.messages
+                since = offsets[partition]
+                waiting[f"{topic}/{partition}"] = behind(
+                    self._admin, topic, partition, since, found[partition]
+                )
         return waiting
 
     def is_bound_otherwise(self) -> bool:

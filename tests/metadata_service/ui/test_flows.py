@@ -15,6 +15,7 @@ from idgraph.app.observation.flow_report import FlowReporter
 from idgraph.app.settings.document import load
 from idgraph.app.shared_flows import SharedFlows
 from idgraph.model.flows import FlowMoment, FlowState
+from idgraph.model.topics import Behind
 from metadata_service.storage.tokens import Role
 from sinks.document_folder import DocumentFolder
 from tests.app.test_flow_report import KAFKA, SNAPSHOTS, batch
@@ -34,7 +35,7 @@ def report_of(whole: Whole, state: FlowState = FlowState.RUNNING, age: float = -
     """The flow `shop` has reported so long ago; by default it is never old, however long a test takes."""
     file = whole.pipeline.folder / "idgraph.toml"
     file.write_text(f'[flow]\nname = "shop"\n{KAFKA}')
-    lag = {"clicks/0": 1200, "shop-eu/1": 34}
+    lag = {"clicks/0": Behind(1200), "shop-eu/1": Behind(34, 75.0)}
     reporter = FlowReporter(load(file), SNAPSHOTS, None, lambda: lag, None, lambda: time.time() - age)
     done: dict[str, Any] = {"written": 40, "unchanged": 2, "commit_seconds": 0.04, "map_seconds": 0.01}
     reporter.add(batch(3, 70, 0.5, protected=12, dead={"no_spec": 7}, sources={"web": 70}, **done))
@@ -67,11 +68,19 @@ def test_before_any_flow_the_page_says_how_to_start_one(whole: Whole, operator: 
 
 
 def test_a_flow_shows_its_figures_stages_and_sources(whole: Whole, operator: Person) -> None:
-    report_of(whole)
+    folders = report_of(whole)
+    report = folders.report("shop")
+    assert report is not None
     assert f'href="{LIST}/shop"' in operator.get(LIST)
     page = text(operator.get(f"{LIST}/shop"))
     for found in ("1,234", "10.00%", "no_spec 7", "web", "shops"):
         assert found in page
+    assert "most in clicks/0" in page
+    assert "most in shop-eu/1, since 75 s" in page
+    assert "falls behind" not in page
+    behind = [each.model_copy(update={"falls_behind": True}) for each in report.sources[:1]]
+    folders.write(report.model_copy(update={"sources": behind}))
+    assert "Source web falls behind: more arrives" in text(operator.get(f"{LIST}/shop"))
     assert "the newest is" in page
     assert "events taken over 10 min" in operator.get(f"{LIST}/shop")
     operator.get(f"{LIST}/none", 404)
