@@ -11,6 +11,7 @@ import pytest
 
 from idgraph.model.errors import StoreError
 from idgraph.model.store import NEW, FragmentWrite, OutboxEntry, ProfileStore, StoredFragment, scan_all
+from idgraph.model.timelines import DueEntry, PageKey
 from idgraph.model.tombstones import NO_EPOCH, FragmentSummary, Tombstone
 from sinks.sqlite.profiles import SqliteProfileStore
 from tests.contracts.conftest import DURABLE, long_on_servers
@@ -206,17 +207,24 @@ def test_no_byte_of_an_erased_fragment_is_left_in_a_file(
 ) -> None:
     if not durable.in_files:
         pytest.skip("what it keeps is in no file of ours")
-    secrets = [b"canary-of-the-state" * 2000, b"mail:canary-identifier", b"id:canary"]
+    secrets = [
+        b"canary-of-the-state" * 2000,
+        b"mail:canary-identifier",
+        b"id:canary",
+        *(b"canary-of-the-page%d" % day for day in range(3)),
+    ]
     store = durable.open(tmp_path)
     store.write([write(f"a:{number}") for number in range(500)])
     found = frozenset({"id:canary", "mail:canary-identifier"})
-    store.write([FragmentWrite("id:canary", NEW, secrets[0], found)])
+    pages = {PageKey("orders", day): secret * 100 for day, secret in enumerate(secrets[3:])}
+    store.write([FragmentWrite("id:canary", NEW, secrets[0], found, pages=pages)])
 
     def seen() -> list[bytes]:
         content = b"".join(file.read_bytes() for file in tmp_path.rglob("*") if file.is_file())
         return [secret for secret in secrets if secret[:19] in content]
 
     assert seen() == secrets
+    store.plan([DueEntry("id:canary", 5)])
     store.erase(["id:canary"], 100)
     store.settle([OutboxEntry("id:canary", 2)])
     store.finish(["id:canary"])

@@ -21,6 +21,7 @@ import pytest
 from idgraph.model.dead_letters import DeadLetter, DeadLetterReason
 from idgraph.model.errors import IdgraphError, StoreError
 from idgraph.model.store import FragmentWrite
+from idgraph.model.timelines import PageKey
 from sinks.sqlite.data_keys import SqliteDataKeys
 from sinks.sqlite.dead_letters import SqliteDeadLetters
 from sinks.sqlite.profiles import SqliteProfileStore
@@ -365,7 +366,12 @@ def test_nothing_of_what_was_erased_is_left_among_what_stays(tmp_path: Path) -> 
         some = [each for each in sorted(ids) if not turn or drawn.random() < 0.5]
         states = {each: _secret_of(each) * drawn.randrange(5, 60) for each in some}
         assert not store.write(
-            [FragmentWrite(each, versions[each], state, frozenset()) for each, state in states.items()]
+            [
+                FragmentWrite(
+                    each, versions[each], state, frozenset(), pages={PageKey("orders", turn // 3): state}
+                )
+                for each, state in states.items()
+            ]
         )
         versions |= {each: versions[each] + 1 for each in some}
     store.erase(erased, 1)

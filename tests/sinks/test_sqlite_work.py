@@ -15,6 +15,7 @@ import pytest
 
 from idgraph.model.dead_letters import DeadLetter, DeadLetterReason
 from idgraph.model.store import FragmentWrite, OutboxEntry
+from idgraph.model.timelines import DueEntry, PageKey
 from sinks.sqlite.data_keys import SqliteDataKeys
 from sinks.sqlite.dead_letters import SqliteDeadLetters
 from sinks.sqlite.profiles import SqliteProfileStore
@@ -56,16 +57,30 @@ def profiles(path: Path, count: int) -> dict[str, Callable[[], object]]:
     store = SqliteProfileStore(path, lambda name: name[::-1].encode())
     for start in range(0, count, FEW):
         numbers = range(start, start + FEW)
+        pages = {PageKey("orders", day): b"page" for day in range(3)}
         writes = [
-            FragmentWrite(f"{n:05}", 0, b"state", frozenset({f"id:{n}", f"mail:{n % 100}-{n}"}))
+            FragmentWrite(f"{n:05}", 0, b"state", frozenset({f"id:{n}", f"mail:{n % 100}-{n}"}), pages=pages)
             for n in numbers
         ]
         assert store.write(writes) == set()
         store.settle([OutboxEntry(f"{n:05}", 1) for n in numbers if n % 2])
+        store.plan([DueEntry(f"{n:05}", n + 1) for n in numbers])
 
     def write_again(ids: list[str]) -> None:
         found = store.read(ids).values()
         store.write([FragmentWrite(each.id, each.version, b"more", frozenset()) for each in found])
+
+    def write_pages() -> None:
+        found = store.read(FIFTH).values()
+        changed = {PageKey("orders", day): b"more" for day in (2, 3)}
+        store.write(
+            [
+                FragmentWrite(
+                    each.id, each.version, b"more", frozenset(), pages=changed, expired={"orders": 1}
+                )
+                for each in found
+            ]
+        )
 
     last = [f"{n:05}" for n in range(count - 5, count)]
     return {
@@ -82,6 +97,11 @@ def profiles(path: Path, count: int) -> dict[str, Callable[[], object]]:
         "read with shared": lambda: store.read_with_shared(FIFTH),
         "tombstones": lambda: store.tombstones(FIFTH),
         "holdings": lambda: store.summaries(FIFTH),
+        "pages": lambda: store.pages([(each, PageKey("orders", 1)) for each in FIFTH]),
+        "timelines": lambda: store.timelines(FIFTH, ["orders", "visits"]),
+        "write of pages": write_pages,
+        "plan": lambda: store.plan([DueEntry(each, 9) for each in FIFTH]),
+        "take due": lambda: store.take_due(1_000_000, 5),
         "withdraw": lambda: store.withdraw({"none": 1}),
         "erase": lambda: store.erase(["00009"], 1),
     }
