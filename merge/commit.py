@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from itertools import islice
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import msgspec
 
@@ -19,9 +19,11 @@ from idgraph.model.backoff import Backoff
 from idgraph.model.counts import BatchCounts
 from idgraph.model.dead_letters import DeadLetterReason
 from idgraph.model.errors import ConflictError, DamagedStateError, StoreError, UnstorableError
-from idgraph.model.store import NEW, NO_EXPIRED, NO_PAGES, FragmentStore, FragmentWrite, StoredFragment
+from idgraph.model.store import NEW, NO_PAGES, FragmentStore, FragmentWrite, StoredFragment
+from idgraph.model.timelines import PageKey, Pages, Timelines
 from idgraph.model.tombstones import NO_EPOCH, Tombstone
 from merge.fragments import FragmentState
+from merge.timelines import NOTHING_WRITTEN, PageChanges, joined_pages, pages_of
 
 LARGEST_STATE = 16 << 20
 """Bytes of a fragment's state. A fragment is joined, written and projected whole at each change: one without a bound
@@ -35,6 +37,10 @@ is erased within the context."""
 def unguarded(_: Mapping[str, FragmentState]) -> AbstractContextManager[set[str]]:
     """All may be written, and no key is held."""
     return nullcontext(set())
+
+
+class CommitStore(FragmentStore, Timelines, Protocol):
+    """The part of a store that a commit writes."""
 
 
 class CommitFailure(NamedTuple):
@@ -84,7 +90,7 @@ class Committer:
 
     def __init__(
         self,
-        store: FragmentStore,
+        store: CommitStore,
         backoff: Backoff | None = None,
         sleep: Callable[[float], None] = time.sleep,
         guard: Guard = unguarded,
@@ -157,7 +163,7 @@ class Committer:
         # be sealed by.
         stored, tombstoned = self._store.read_with_tombstones(list(changes))
         self._drop_tombstoned(changes, tombstoned, result)
-        writes, failed = _merged(changes, stored, tombstoned, result)
+        writes, failed = _merged(changes, stored, self._pages(changes), tombstoned, result)
         if failed:
             alive = {name: failure.change for name, failure in failed.items()}
             self._drop_tombstoned(alive, self._store.read_with_tombstones(list(failed))[1], result)
@@ -178,6 +184,14 @@ class Committer:
         not_written |= self._put(writes, changes, result)
         result.written = len(result.versions)
         return result, {name: changes[name] for name in not_written}
+
+    def _pages(self, changes: Mapping[str, FragmentState]) -> dict[str, Pages]:
+        """The stored pages that these changes have entries for, by fragment. Read behind the fragments."""
+        keys = [(name, key) for name, each in changes.items() if each.timeline for key in pages_of(each.timeline)]
+        found: dict[str, dict[PageKey, bytes]] = {}
+        for (name, key), page in (self._store.pages(keys) if keys else {}).items():
+            found.setdefault(name, {})[key] = page
+        return {**found}
 
     def _put(
         self, writes: list[FragmentWrite], changes: Mapping[str, FragmentState], result: CommitResult
@@ -212,6 +226,7 @@ class Committer:
 def _merged(
     changes: Mapping[str, FragmentState],
     stored: Mapping[str, StoredFragment],
+    pages: Mapping[str, Pages],
     tombstoned: Mapping[str, Tombstone],
     result: CommitResult,
 ) -> tuple[list[FragmentWrite], dict[str, CommitFailure]]:
@@ -221,15 +236,15 @@ def _merged(
     result.stored_bytes = sum(len(each.state) for each in stored.values())
     for fragment_id, change in changes.items():
         present = stored.get(fragment_id)
-        joined = _joined(fragment_id, change, present)
+        joined = _joined(fragment_id, change, present, pages.get(fragment_id, NO_PAGES))
         if joined is None:
             result.unchanged += 1
         elif isinstance(joined, CommitFailure):
             failed[fragment_id] = joined
         else:
-            data, new, dropped = joined
+            data, new, dropped, timelines = joined
             version = _version(present, tombstoned.get(fragment_id))
-            made = (fragment_id, version, data, new, change.erasure_epoch, dropped, NO_PAGES, NO_EXPIRED)
+            made = (fragment_id, version, data, new, change.erasure_epoch, dropped, *timelines)
             writes.append(_new_write(FragmentWrite, made))
             result.stored_bytes += len(data) if present is None else len(data) - len(present.state)
     return writes, failed
@@ -241,13 +256,17 @@ def _version(present: StoredFragment | None, tombstone: Tombstone | None) -> int
     return tombstone.version if tombstone is not None else NEW
 
 
+_Joined = tuple[bytes, frozenset[str], frozenset[str], PageChanges]
+"""The bytes of the state to write, the identifiers that are new, those that are taken back, and the pages to write."""
+
+
 def _joined(
-    fragment_id: str, change: FragmentState, present: StoredFragment | None
-) -> tuple[bytes, frozenset[str], frozenset[str]] | CommitFailure | None:
-    """The bytes of the state to write, the identifiers that are new, and those that are taken back; None if the change
-    changes nothing."""
+    fragment_id: str, change: FragmentState, present: StoredFragment | None, pages: Pages
+) -> _Joined | CommitFailure | None:
+    """None if the change changes nothing."""
     try:
-        joined = _join(fragment_id, change, present)
+        timelines = joined_pages(change.timeline, pages) if change.timeline else NOTHING_WRITTEN
+        joined = _join(fragment_id, change, present, timelines)
         # One that is larger already may become smaller.
         largest = max(LARGEST_STATE, len(present.state) if present else 0)
         if joined is None or len(joined[0]) <= largest:
@@ -265,24 +284,23 @@ def _joined(
 
 
 def _join(
-    fragment_id: str, change: FragmentState, present: StoredFragment | None
-) -> tuple[bytes, frozenset[str], frozenset[str]] | None:
+    fragment_id: str, change: FragmentState, present: StoredFragment | None, timelines: PageChanges
+) -> _Joined | None:
     # A fragment is found by its id, also where no event shows it any more.
     own = frozenset((fragment_id,))
     if present is None:
         # Normalising it in place changes nothing of what it asks for, should it be asked again.
         change.normalise()
-        return change.encode(), change.names() | own, _NO_NAMES
+        return change.encode(), change.names() | own, _NO_NAMES, timelines
     state = FragmentState.checked(present.state)
     known = state.names()
-    if not state.join(change):
-        return None
-    state.normalise()
-    data = state.encode()
-    if data == present.state:
-        return None
-    names = state.names()
-    return data, names - known, (known - names) - own
+    if state.join(change):
+        state.normalise()
+        data = state.encode()
+        if data != present.state:
+            names = state.names()
+            return data, names - known, (known - names) - own, timelines
+    return (present.state, _NO_NAMES, _NO_NAMES, timelines) if timelines.pages else None
 
 
 def _failed(

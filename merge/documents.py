@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from math import isinf
 from typing import Any
@@ -18,7 +18,10 @@ from idgraph.model.queries import Scalar
 from merge import codec
 from merge.fragments import FragmentState
 from merge.identity.components import joined
-from merge.resolution import Shown, shown
+from merge.resolution import Shown, hides, shown
+
+
+NOTHING_DERIVED: Mapping[str, Any] = {}
 
 
 def document(fragment_id: str, version: int, state: FragmentState, rules: IndexRules) -> IndexDocument:
@@ -30,18 +33,36 @@ def document(fragment_id: str, version: int, state: FragmentState, rules: IndexR
 
 
 def document_of_all(
-    fragment_id: str, version: int, states: Sequence[FragmentState], rules: IndexRules
+    fragment_id: str,
+    version: int,
+    states: Sequence[FragmentState],
+    rules: IndexRules,
+    derived: Mapping[str, Any] = NOTHING_DERIVED,
 ) -> IndexDocument:
-    """The same of the join of several fragments' states."""
+    """The same of the join of several fragments' states, with the values of derived attributes by path."""
     fields = _fields_of_bytes([each.encoded for each in states], rules.is_indexable)
     if fields is None:
         state = joined(states) if len(states) > 1 else states[0]
         fields = _fields_of_state(state, rules.is_indexable)
         if state.cells:
             _set_reconciled(fields, state, rules)
+    if rules.behaviour.derived:
+        _set_derived(fields, rules, derived)
     if _Members in map(type, fields.values()):
         _set_members(fields, rules.is_indexable)
     return IndexDocument(fragment_id, version, fields)
+
+
+
+
+def _set_derived(fields: _Fields, rules: IndexRules, derived: Mapping[str, Any]) -> None:
+    """Events that wrote to the path of a derived attribute wrote in vain."""
+    is_hidden = hides(tuple(each.path for each in rules.behaviour.derived))
+    for path in [each for each in fields if is_hidden(each)]:
+        del fields[path]
+    for path, value in derived.items():
+        if rules.is_indexable(path) and (seen := _indexed(value)) is not None:
+            fields[path] = seen
 
 
 class _Members:

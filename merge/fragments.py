@@ -34,8 +34,9 @@ from idgraph.model import paths
 from idgraph.model.attributes import ReconciliationPolicy
 from idgraph.model.fragments import FragmentChange, Kind, Origin, Register
 from idgraph.model.stamps import Stamp
+from idgraph.model.timelines import NO_CHANGE, TimelineChange
 from idgraph.model.tombstones import NO_EPOCH
-from merge import codec
+from merge import codec, timelines
 from merge.cells import Cell, Removals
 from merge.identity.evidence import ShownTogether, evidence_of, is_of_one_event, read_key
 from merge.policies import POLICIES
@@ -52,7 +53,7 @@ class FragmentState:
     text form.
     """
 
-    __slots__ = ("_evidence", "_named", "_newest", "_parts", "encoded", "erasure_epoch")
+    __slots__ = ("_evidence", "_named", "_newest", "_parts", "encoded", "erasure_epoch", "timeline")
 
     def __init__(self, encoded: bytes | None = None) -> None:
         """An empty state, or that of bytes which `encode` gave: they are not checked, and decoded when first needed."""
@@ -61,6 +62,8 @@ class FragmentState:
         """The bytes of the normalised state, until it changes."""
         self.erasure_epoch = NO_EPOCH
         """The `until` of the tombstone that the events of a change were compared with."""
+        self.timeline: TimelineChange = NO_CHANGE
+        """The entries that the events of a change leave. They are no part of the state."""
         # The parts of these bytes that were read.
         self._evidence: tuple[bytes, codec.StoredEvidence] | None = None
         self._named: tuple[bytes, str, _Named | None] | None = None
@@ -86,6 +89,20 @@ class FragmentState:
     def encode(self) -> bytes:
         """Canonical bytes of a normalised state."""
         return codec.encode(self._content) if self.encoded is None else self.encoded
+
+    @classmethod
+    def of_change(cls, data: bytes) -> Self:
+        """The change of `change_bytes`. Raises as `checked` does."""
+        if data[:1] != timelines.CHANGE:
+            return cls.checked(data)
+        timeline, state = timelines.split_change(data)
+        change = cls.checked(state)
+        change.timeline = timeline
+        return change
+
+    def change_bytes(self) -> bytes:
+        """The bytes of `encode`, of a change with its `timeline`."""
+        return timelines.with_change(self.timeline, self.encode())
 
     @property
     def _content(self) -> codec.Parts:

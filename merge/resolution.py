@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from idgraph.model import paths
@@ -87,3 +88,16 @@ def _reconciled(state: FragmentState, path: str, reconciliation: Reconciliation)
     elif state.registers[path].kind is not Kind.DELETED:
         # Later than whatever took the entries away, and no entry: a text under `sum`, no element under `union`.
         yield Shown(path, (state.registers[path],))
+
+
+@lru_cache(maxsize=16)
+def hides(roots: tuple[str, ...]) -> Callable[[str], bool]:
+    """Whether a path is one of these, or lies above or below one."""
+    first = {paths.split(each)[0] for each in roots}
+
+    def is_hidden(path: str) -> bool:
+        return path.partition(".")[0] in first and any(
+            paths.is_within(path, each) or paths.is_within(each, path) for each in roots
+        )
+
+    return is_hidden

@@ -6,13 +6,15 @@ from typing import Any
 
 from metadata_service.attributes.policies import ATTRIBUTES
 from metadata_service.attributes.rules import DEFAULTS, LEVELS
+from metadata_service.behaviour import ACTIVITIES, DERIVED
 from metadata_service.definitions import SEGMENTS, VIEWS
 from metadata_service.identity_rules import RULES
 from metadata_service.specs.catalogue import SPECS
 from metadata_service.storage.versions import VersionedDocuments
 
 KINDS: dict[str, VersionedDocuments[Any, Any]] = {
-    each.kind: each for each in (LEVELS, DEFAULTS, ATTRIBUTES, SPECS, RULES, VIEWS, SEGMENTS)
+    each.kind: each
+    for each in (LEVELS, DEFAULTS, ATTRIBUTES, SPECS, RULES, ACTIVITIES, DERIVED, VIEWS, SEGMENTS)
 }
 """All kinds, in the order of their publication: a spec after the attributes that protect its values. Sandboxes
 and decisions of a second person follow from this table."""

@@ -174,7 +174,7 @@ class Replay(PagedJob):
         which may be newer than the one they were mapped by."""
         try:
             name, change = self._sealing.seal_change(dead_letter.position.removeprefix(FRAGMENT), change)
-            return dead_letter.id, (name, change.encode(), change.erasure_epoch)
+            return dead_letter.id, (name, change.change_bytes(), change.erasure_epoch)
         except (SealError, KeyProviderError, DamagedStateError):
             return None
         except (StoreError, MemoryError):

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+from collections.abc import Callable
+from typing import Annotated, Literal, NamedTuple, Self
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pydantic import AfterValidator, Field, model_validator
 
+from idgraph.model.attributes import DataType
 from idgraph.model.documents import FrozenDocument
 from idgraph.model.durations import Duration
 from idgraph.model.specs import NAME_PATTERN
@@ -159,6 +161,9 @@ class DerivedDefinition(_Definition):
     `pattern`, `expression` says which."""
 
     path: str = Field(min_length=1, max_length=1024)
+    data_type: DataType | None = Field(
+        default=None, description="Of the value, for the catalogue; default: what the kind says."
+    )
     window: Window | None = None
     sessions: SessionWindow | None = None
     pattern: Pattern | None = None
@@ -188,3 +193,15 @@ class DerivedDocument(DerivedDefinition):
     def ref(self) -> SpecRef:
         """The name and version that its values state as their origin."""
         return SpecRef(f"derived:{self.name}", self.version)
+
+
+class BehaviourRules(NamedTuple):
+    """The definitions in force, each with all activities that it reads. `is_open` answers for a path whether its value may be
+    read without a key: policy does not protect it."""
+
+    activities: tuple[ActivityDocument, ...] = ()
+    derived: tuple[DerivedDocument, ...] = ()
+    is_open: Callable[[str], bool] = lambda _: True
+
+
+NO_BEHAVIOUR = BehaviourRules()

@@ -13,7 +13,15 @@ NAME_OF_SANDBOX = r"^[a-z0-9][a-z0-9-]{0,39}$"
 """It is the name of a folder."""
 
 ItemKind = Literal[
-    "classification_levels", "discovery_defaults", "attribute", "spec", "identity_rules", "view", "segment"
+    "classification_levels",
+    "discovery_defaults",
+    "attribute",
+    "spec",
+    "identity_rules",
+    "view",
+    "segment",
+    "activity",
+    "derived_attribute",
 ]
 
 

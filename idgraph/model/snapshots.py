@@ -12,6 +12,7 @@ from pydantic import Field
 
 from idgraph.model import paths
 from idgraph.model.attributes import AttributeMetadata, AttributeStatus, ReconciliationPolicy
+from idgraph.model.behaviour import ActivityDocument, DerivedDocument
 from idgraph.model.classification import Classification, ClassificationLevels, EncryptionLevel
 from idgraph.model.documents import FrozenDocument
 from idgraph.model.identity_rules import DEFAULT_RULES, IdentityRules
@@ -85,6 +86,10 @@ class MetadataSnapshot(FrozenDocument):
     )
     views: tuple[ViewDocument, ...] = Field(default=(), exclude_if=lambda views: not views)
     segments: tuple[SegmentDocument, ...] = Field(default=(), exclude_if=lambda segments: not segments)
+    activities: tuple[ActivityDocument, ...] = Field(default=(), exclude_if=lambda activities: not activities)
+    derived_attributes: tuple[DerivedDocument, ...] = Field(
+        default=(), exclude_if=lambda derived: not derived
+    )
 
     def spec_for(self, source: str, event_type: str) -> SpecDocument | None:
         """The active spec that maps events of this source and type.

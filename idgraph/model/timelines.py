@@ -4,6 +4,7 @@ protocol of a store that keeps them."""
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
 
 DAY_MS = 86_400_000
@@ -72,3 +73,26 @@ class Timelines(Protocol):
         """Move up to `limit` entries that are due at `now_ms`, the earliest first, into the outbox, each in a version of its own as
         `Outbox.enqueue` does. Returns their number; one that two callers take at once may be counted by both."""
         ...
+
+
+class ActivityEntries(NamedTuple):
+    """Entries of one activity, and the bounds that it had when events left them: days, and entries per person."""
+
+    keep_days: int
+    most: int
+    entries: tuple[Entry, ...]
+
+    def joined(self, other: ActivityEntries) -> ActivityEntries:
+        """Both, by the wider bounds."""
+        return ActivityEntries(
+            max(self.keep_days, other.keep_days), max(self.most, other.most), self.entries + other.entries
+        )
+
+
+TimelineChange = Mapping[str, ActivityEntries]
+"""The entries that events leave in the timelines of one fragment, by activity."""
+
+NO_CHANGE: TimelineChange = MappingProxyType({})
+
+LARGEST_ENTRY = 8 << 10
+"""Bytes of an entry's fields."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
 from itertools import islice
 
 import msgspec
@@ -23,6 +24,7 @@ from ingestion.stages.map_output import EncodedChange
 from ingestion.stages.orphaned_keys import KeyGuard
 from merge.commit import CommitFailure, CommitResult, Committer, unguarded
 from merge.fragments import FragmentState, join_all
+from merge.timelines import joined_changes
 
 GATHERED_BYTES = 128 << 20
 """The amount of a task's fragments that is held before it is committed."""
@@ -133,7 +135,7 @@ def _read(parts: Sequence[tuple[bytes, int]]) -> tuple[list[FragmentState], list
     unread: list[CommitFailure] = []
     for data, erasure_epoch in parts:
         try:
-            state = FragmentState.checked(data)
+            state = FragmentState.of_change(data)
         except MemoryError:
             raise
         except Exception as error:
@@ -163,4 +165,6 @@ def _joined_of_epoch(parts: list[FragmentState]) -> list[FragmentState]:
     except Exception:
         return parts
     whole.erasure_epoch = parts[0].erasure_epoch
+    if any(each.timeline for each in parts):
+        whole.timeline = reduce(joined_changes, [each.timeline for each in parts])
     return [whole]

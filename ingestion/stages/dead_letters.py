@@ -40,11 +40,16 @@ def read_changes(payload: bytes) -> FragmentState:
     """The changes that a dead letter of a fragment holds. Raises DamagedStateError, StoreError for a later format."""
     # A state begins with its format, which is no digit; its checksum may hold a line's end.
     if payload[:1] not in _NUMBER:
-        return FragmentState.decode(payload)
+        return _whole(FragmentState.of_change(payload))
     erasure_epoch, _, encoded = payload.partition(b"\n")
-    state = FragmentState.decode(encoded)
+    state = _whole(FragmentState.of_change(encoded))
     state.erasure_epoch = int(erasure_epoch)
     return state
+
+
+def _whole(change: FragmentState) -> FragmentState:
+    _ = change.registers  # read now: a damaged one shows here
+    return change
 
 
 _NUMBER = frozenset({b"-", *(b"%d" % digit for digit in range(10))})
@@ -53,7 +58,7 @@ _NUMBER = frozenset({b"-", *(b"%d" % digit for digit in range(10))})
 def _changes(state: FragmentState) -> bytes:
     """`merge.codec`, after a line with the erasure epoch of the events, if they have one."""
     erasure_epoch = b"" if state.erasure_epoch == NO_EPOCH else b"%d\n" % state.erasure_epoch
-    return erasure_epoch + state.encode()
+    return erasure_epoch + state.change_bytes()
 
 
 MOST_DETAIL = 2000

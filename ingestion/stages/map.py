@@ -15,7 +15,8 @@ from idgraph.model.errors import EventError, SchemaRegistryError, SpecError, Tra
 from idgraph.model.events import DecryptedRecord, Event, RawRecord
 from idgraph.model.fragments import Origin
 from idgraph.model.sources import SourceConfig
-from idgraph.model.stamps import ORDINAL_MIN, SpecRef
+from idgraph.model.stamps import ORDINAL_MIN, SpecRef, Stamp
+from idgraph.model.timelines import NO_CHANGE, ActivityEntries, TimelineChange
 from ingestion.sources.files.lines import DamagedRecord
 from ingestion.sources.kafka.envelope import envelope_reader
 from ingestion.sources.payload_formats import NOT_OF_THE_EVENT, PayloadFormats
@@ -24,6 +25,7 @@ from ingestion.stages.map_output import MapOutput, MappedChunk, MappedEvent, Rec
 from ingestion.stages.outcomes import ReportedChange
 from ingestion.stages.protect import Protector
 from merge.identity.evidence import options_of
+from transforms.behaviour.activities import Activities, open_values
 from transforms.schema.attribute_nodes import Leaves
 from transforms.spec.mapping import MAX_CACHED_ROUTES, CompiledSnapshot, MappedPayload, MappingSpec
 
@@ -56,6 +58,7 @@ class EventMapper:
         self._readers = {name: envelope_reader(config, formats) for name, config in sources.items()}
         self._timed = frozenset(name for name, config in sources.items() if config.ordinal_unit == "epoch_ms")
         self._routes: dict[tuple[str, str], _Route | None] = {}
+        self._activities = Activities(snapshot.snapshot.activities)
         self._map_natively = self._native_mapper()
 
     def map_chunk(self, records: list[Record], latest: int, output: MapOutput) -> MappedChunk:
@@ -122,6 +125,7 @@ class EventMapper:
         is_harmless = self._snapshot.attributes.sensitive(source) is None
         is_plain = (
             spec is not None
+            and not self._activities.of(source, event_type)
             and spec.scope is None
             and spec.document.evidence is None
             and spec.document.retracts is None
@@ -159,6 +163,8 @@ class EventMapper:
             self._snapshot.attributes.refuse_value_keys(leaves, lambda: spec.is_value_of(event))
             stage = "encrypt"
             names = self._protector.names(mapped, spec, leaves)
+            stage = "timeline"
+            timeline = self._timeline(event, mapped, names.stamp, spec.ref, leaves, record)
         except EventError as error:
             reason, detail = DeadLetterReason(error.reason), error.message
         except TransformError as error:
@@ -181,11 +187,33 @@ class EventMapper:
                 spec.scope,
                 evidence=_options(spec),
                 retracts=names.retracts,
+                timeline=timeline,
             )
         self._dead_letters.add(output, record, stage, reason, detail, spec_ref)
         if leaves is not None:
             self._snapshot.attributes.take_back(leaves)
         return None
+
+    def _timeline(
+        self,
+        event: Event,
+        mapped: MappedPayload,
+        stamp: Stamp,
+        spec: SpecRef,
+        leaves: Leaves,
+        record: RawRecord,
+    ) -> TimelineChange:
+        """The entries that an event leaves. Raises EventError, TransformError."""
+        activities = self._activities.of(event.source, event.type)
+        if not activities:
+            return NO_CHANGE
+        shown = open_values(mapped.output, (each.path for each in leaves.to_seal))
+        found: dict[str, ActivityEntries] = {}
+        for each in activities:
+            entry = each.entry(mapped.output, shown, stamp, spec, self.is_timed(record))
+            if entry is not None:
+                found[each.definition.name] = each.entries([entry])
+        return found
 
     def read(self, record: RawRecord) -> Event:
         """The event of a record. Raises EventError, SchemaRegistryError."""

@@ -17,10 +17,12 @@ from idgraph.model.events import RawRecord
 from idgraph.model.fragments import Origin
 from idgraph.model.identifiers import Identifier
 from idgraph.model.stamps import SpecRef
+from idgraph.model.timelines import NO_CHANGE, TimelineChange
 from idgraph.model.tombstones import NO_EPOCH, Tombstone
 from ingestion.sources.files.lines import DamagedRecord
 from ingestion.stages.outcomes import MAX_REPORTED_CHANGES, ReportedChange, Uses
 from merge import codec
+from merge.timelines import with_change
 from transforms.schema.attribute_nodes import Leaves
 
 _BEGUN = crc32(codec.FORMAT)
@@ -82,6 +84,8 @@ class MappedEvent(NamedTuple):
     """The spec's statement on its identifiers (`merge.identity.evidence.shown_key`)."""
     retracts: str | None = None
     """The id of the event that it takes back, empty for none; None where its spec cannot say."""
+    timeline: TimelineChange | None = None
+    """The entries that it leaves, if any."""
 
 
 class MappedChunk(NamedTuple):
@@ -133,7 +137,7 @@ class Fault(NamedTuple):
 
 
 EncodedChange = tuple[str, bytes, int]
-"""A fragment's id, the bytes of a state to join into it (`merge.codec`), and the erasure epoch of its events."""
+"""A fragment's id, the bytes of a change to join into it (`merge.timelines.with_change`), and the erasure epoch of its events."""
 
 
 class MapOutput(BatchCounts, kw_only=True):
@@ -153,11 +157,14 @@ class MapOutput(BatchCounts, kw_only=True):
     sources: dict[str, int] = field(default_factory=dict)
     """The number of records of each configured source."""
     uses: Uses = field(default_factory=Uses)
+    timelines: dict[str, TimelineChange] = field(default_factory=dict)
+    """The entries that events leave, by fragment."""
 
     def encoded(self) -> Iterator[EncodedChange]:
         """The changes of all fragments."""
         for fragment_id, state in self.fragments.items():
-            yield fragment_id, state, self.erasure_epochs.get(fragment_id, NO_EPOCH)
+            change = with_change(self.timelines.get(fragment_id, NO_CHANGE), state)
+            yield fragment_id, change, self.erasure_epochs.get(fragment_id, NO_EPOCH)
 
     def note(
         self, change: tuple[str, DataType], where: tuple[str, str], proposal: Proposal | None = None

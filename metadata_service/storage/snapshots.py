@@ -15,6 +15,7 @@ from idgraph.model.attributes import AttributeMetadata, KnownAttribute
 from idgraph.model.snapshots import DiscoveryDefaults
 from metadata_service.attributes.redaction import last_removal
 from metadata_service.attributes.rules import classification_levels, discovery_defaults
+from metadata_service.behaviour import ACTIVITIES, DERIVED
 from metadata_service.definitions import SEGMENTS, VIEWS
 from metadata_service.identity_rules import RULES
 from metadata_service.specs.catalogue import active_specs
@@ -183,9 +184,13 @@ def _rules(session: Session) -> bytes:
 
 
 def _definitions(session: Session) -> bytes:
-    """The members of views and of segments, where there are any."""
+    """The members of views, segments, activities and derived attributes, where there are any."""
     return b"".join(
-        b',"%bs":[%b]' % (kind.kind.encode(), b",".join(each.model_dump_json().encode() for each in active))
-        for kind in (VIEWS, SEGMENTS)
+        b',"%b":[%b]'
+        % (
+            kind.path.replace("-", "_").encode(),
+            b",".join(each.model_dump_json().encode() for each in active),
+        )
+        for kind in (VIEWS, SEGMENTS, ACTIVITIES, DERIVED)
         if (active := list(kind.active(session)))
     )

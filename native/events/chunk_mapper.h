@@ -222,9 +222,9 @@ static int keep_other(const struct gathering *gathering, PyObject *record, const
     /* A spec that says something of its evidence, or takes events back, is not mapped here. */
     PyObject *evidence = PyUnicode_FromStringAndSize("", 0);
     PyObject *fields[] = {record, steps->fragment_id, steps->origin, steps->identifiers,
-                          gathering->found, Py_None, steps->state, evidence, Py_None};
+                          gathering->found, Py_None, steps->state, evidence, Py_None, Py_None};
     PyObject *made =
-        evidence == NULL ? NULL : new_tuple((PyTypeObject *)type_of(gathering, MAPPED_EVENT_TYPE), fields, 9);
+        evidence == NULL ? NULL : new_tuple((PyTypeObject *)type_of(gathering, MAPPED_EVENT_TYPE), fields, 10);
     Py_XDECREF(evidence);
     int failed = made == NULL || append_to(gathering->others, steps->fragment_id, made);
     Py_XDECREF(made);

@@ -19,6 +19,7 @@ from idgraph.model.attributes import (
     Reconciliation,
     ReconciliationPolicy,
 )
+from idgraph.model.behaviour import ActivityDocument, BehaviourRules, DerivedDocument
 from idgraph.model.classification import Classification, Proposal
 from idgraph.model.dead_letters import DeadLetterReason
 from idgraph.model.errors import EventError
@@ -27,6 +28,7 @@ from idgraph.model.queries import Clause, Exists, leaves
 from idgraph.model.snapshots import DetectionMode, MetadataSnapshot
 from transforms.schema.attribute_nodes import AttributeNode, AttributePolicy, policy_of, protect_above
 from transforms.schema.data_types import DATA_TYPES, declared_type, is_text
+from transforms.spec.jmespath.sources import expression_sources
 
 MAX_DEPTH = 64
 MAX_PATH = 1024
@@ -70,12 +72,29 @@ class PolicyTree:
                 self._declare(way[-1], attribute)
                 self._protect(way[-1], _own_policy(attribute, way[-1].protects))
         protect_above(self._root)
+        self._behaviour = self._behaviour_rules(snapshot)
         self.index_rules = self._index_rules()
 
     def _index_rules(self) -> IndexRules:
         # The value of a protected attribute is nothing that a segment may ask for: it would stand in the snapshot.
         usable = (each for each in self._segments if all(map(self._is_open, leaves(each.condition))))
-        return IndexRules(_Indexable(self).__getitem__, self.policies, *self._identity, tuple(usable))
+        indexable = _Indexable(self).__getitem__
+        return IndexRules(indexable, self.policies, *self._identity, tuple(usable), self._behaviour)
+
+    def _behaviour_rules(self, snapshot: MetadataSnapshot) -> BehaviourRules:
+        """The definitions in force. A derived attribute has at least the level of all that it is made of."""
+        activities = {each.name: each for each in snapshot.activities}
+        derived = [each for each in snapshot.derived_attributes if activities.keys() >= set(each.activities)]
+        for each in derived:
+            level = max((self._level_of_source(path) for path in _sources(each, activities)), default=0)
+            if level > self._levels.get(each.path, 0):
+                self._set_level(each.path, level)
+        return BehaviourRules(
+            snapshot.activities, tuple(derived), lambda path: not self.policy(path).is_protected
+        )
+
+    def _level_of_source(self, path: str) -> int:
+        return self.level(path) if path else self.highest_level
 
     def _is_open(self, clause: Clause) -> bool:
         if clause.path is None:
@@ -99,9 +118,7 @@ class PolicyTree:
         """An attribute's own policy, without inheritance."""
         node.declared = attribute
         if level := attribute.authorization_level:
-            self._levels[node.path] = level
-            for above in paths.ancestors(attribute.path):
-                self._levels_below[above] = max(level, self._levels_below.get(above, 0))
+            self._set_level(node.path, level)
         node.kinds = frozenset(kind for kind, seen in DATA_TYPES.items() if attribute.accepts(seen))
         node.is_undecided = self._detects and attribute.status is AttributeStatus.DISCOVERED
         node.proposal = attribute.proposal
@@ -110,6 +127,11 @@ class PolicyTree:
         read_as = declared_type(attribute)
         if read_as is not None:
             self.declared_types[attribute.path] = read_as
+
+    def _set_level(self, path: str, level: int) -> None:
+        self._levels[path] = level
+        for above in paths.ancestors(path):
+            self._levels_below[above] = max(level, self._levels_below.get(above, 0))
 
     def _protect(self, node: AttributeNode, own: AttributePolicy) -> None:
         node.policy = own
@@ -262,6 +284,16 @@ class PolicyTree:
     def _policy_of_value(self, node: AttributeNode, proposal: Proposal | None) -> AttributePolicy:
         level = self._sealing_levels.get(proposal.classification) if proposal is not None else None
         return node.policy if level is None else node.policy.stricter(level)
+
+
+def _sources(derived: DerivedDocument, activities: Mapping[str, ActivityDocument]) -> Iterator[str]:
+    """The paths of the attributes that a derived attribute is made of; the empty one: any."""
+    for name in derived.activities:
+        yield from activities[name].fields.values()
+        if (condition := activities[name].condition) is not None:
+            yield from expression_sources(condition)
+    if derived.expression is not None:
+        yield from expression_sources(derived.expression)
 
 
 def _own_policy(attribute: AttributeMetadata, inherited: AttributePolicy | None) -> AttributePolicy:

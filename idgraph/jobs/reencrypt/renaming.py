@@ -172,6 +172,7 @@ class Renaming(NotPicklable):
         for (source, scope), stamp in state.markers.items():
             renamed.markers[source, scope] = stamps.get(stamp) or self._names.marker(scope, stamp)
         renamed.erasure_epoch = state.erasure_epoch
+        renamed.timeline = state.timeline
         renamed.normalise()
         return renamed
 

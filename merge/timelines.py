@@ -1,0 +1,183 @@
+"""Timelines: the entries that events leave, joined by page.
+
+A page has the entries of one fragment, activity and day in UTC. It is a join-semilattice: a union by (source, event id), in
+which the entry with the greater `made_by` holds. `keep` and `most` bound a timeline by functions of its set of entries:
+they drop days that lie further than `keep` behind the newest day, and all but the newest `most` entries. Both commute with
+the union, so that it does not matter who drops an entry, and when:
+
+    bounded(a + b) = bounded(bounded(a) + bounded(b))
+
+An event that is taken back keeps its entry, which counts for the bounds and does not show: the bounds would give back what
+they dropped, otherwise. (`most` does not commute for a day with more entries than that, in which two versions of a spec
+give one event different times.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from idgraph.model import canonical
+from idgraph.model.errors import DamagedStateError
+from idgraph.model.timelines import DAY_MS, ActivityEntries, Entry, PageKey, TimelineChange
+
+FORMAT = b"\x01"
+"""First byte of a page."""
+
+CHANGE = b"T"
+"""First byte of a fragment's change that has entries: then four bytes with the length of these, the entries, and the state
+(`merge.codec`)."""
+
+_LENGTH = 4
+
+
+def joined_changes(one: TimelineChange, other: TimelineChange) -> TimelineChange:
+    """The entries of both."""
+    found = dict(one)
+    for activity, entries in other.items():
+        found[activity] = found[activity].joined(entries) if activity in found else entries
+    return found
+
+
+def with_change(change: TimelineChange, state: bytes) -> bytes:
+    """A fragment's state with the entries that are to be joined as well; the state alone where there are none."""
+    if not change:
+        return state
+    encoded = canonical.encode(
+        [
+            [activity, keep_days, most, _body(union(entries))]
+            for activity, (keep_days, most, entries) in sorted(change.items())
+        ]
+    )
+    return b"".join((CHANGE, len(encoded).to_bytes(_LENGTH, "big"), encoded, state))
+
+
+def split_change(data: bytes) -> tuple[TimelineChange, bytes]:
+    """The entries and the state of `with_change`. Raises DamagedStateError."""
+    begin = 1 + _LENGTH
+    end = begin + int.from_bytes(data[1:begin], "big")
+    try:
+        change = {
+            activity: ActivityEntries(keep_days, most, tuple(_entries(body)))
+            for activity, keep_days, most, body in canonical.decode(data[begin:end])
+        }
+    except (*canonical.MalformedJSON, TypeError, ValueError) as error:
+        raise DamagedStateError(f"the entries of a change are damaged: {type(error).__name__}") from None
+    return change, data[end:]
+
+
+def encode_page(entries: Iterable[Entry]) -> bytes:
+    """Canonical bytes of a page: equal entries give equal bytes, whatever their order."""
+    return FORMAT + canonical.encode(_body(union(entries)))
+
+
+def decode_page(data: bytes) -> list[Entry]:
+    """The entries of a page in their order. Raises DamagedStateError."""
+    return _entries(_read(data))
+
+
+def union(entries: Iterable[Entry]) -> list[Entry]:
+    """Entries in their order, one for each event: that with the greater `made_by`."""
+    ordered = sorted(entries, key=_order)
+    by_event: dict[tuple[str, str], Entry] = {}
+    for each in ordered:
+        known = by_event.setdefault(each[1:3], each)
+        if known is not each and _rank(known) < _rank(each):
+            by_event[each[1:3]] = each
+    if len(by_event) == len(ordered):
+        return ordered
+    return sorted(by_event.values(), key=_order)
+
+
+class PageChanges(NamedTuple):
+    """Pages of one fragment to write, by key; and by activity the day before which pages have expired."""
+
+    pages: Mapping[PageKey, bytes]
+    expired: Mapping[str, int]
+
+
+NOTHING_WRITTEN = PageChanges({}, {})
+
+
+def pages_of(change: TimelineChange) -> dict[PageKey, list[Entry]]:
+    """The entries of a change by the page that they belong to."""
+    found: dict[PageKey, list[Entry]] = {}
+    for activity, (_, _, entries) in change.items():
+        for each in entries:
+            found.setdefault(PageKey(activity, each.time // DAY_MS), []).append(each)
+    return found
+
+
+def joined_pages(change: TimelineChange, stored: Mapping[PageKey, bytes]) -> PageChanges:
+    """The pages that a change alters, given the stored ones of `pages_of`. Raises DamagedStateError."""
+    written: dict[PageKey, bytes] = {}
+    expired: dict[str, int] = {}
+    for key, entries in pages_of(change).items():
+        known = stored.get(key, b"")
+        keep_days, most, _ = change[key.activity]
+        page = encode_page(union([*decode_page(known), *entries] if known else entries)[-most:])
+        if page != known:
+            written[key] = page
+        if not known:
+            # Where it exists, those before it expired with its first entry.
+            first = key.day - keep_days
+            expired[key.activity] = max(first, expired.get(key.activity, first))
+    return PageChanges(written, expired)
+
+
+def timeline(
+    pages: Iterable[tuple[int, bytes]],
+    keep_days: int,
+    most: int,
+    taken_back: Collection[tuple[str, str]] = (),
+) -> Sequence[Entry]:
+    """The entries of an activity that show: of the pages of all fragments of a person, each with its day, without events
+    that are taken back (source, event id). Raises DamagedStateError."""
+    found = list(pages)
+    oldest = max((day for day, _ in found), default=0) - keep_days
+    kept = union(each for day, page in found if day >= oldest for each in decode_page(page))[-most:]
+    return [each for each in kept if each[1:3] not in taken_back] if taken_back else kept
+
+
+def _rank(entry: Entry) -> tuple[tuple[int, str, int], bytes]:
+    return entry.made_by, canonical.encode([entry.time, entry.fields])
+
+
+def _order(entry: Entry) -> tuple[int, str, str]:
+    return entry[:3]
+
+
+def _body(entries: Sequence[Entry]) -> list[Any]:
+    """Makers, names of fields, and for each entry its time, the places of both, event id and values."""
+    makers: dict[tuple[Any, ...], int] = {}
+    shapes: dict[tuple[str, ...], int] = {}
+    rows = []
+    for time, source, event_id, made_by, fields in entries:
+        names = tuple(sorted(fields))
+        maker = makers.setdefault((source, *made_by), len(makers))
+        shape = shapes.setdefault(names, len(shapes))
+        rows.append([time, maker, shape, event_id, *[fields[name] for name in names]])
+    return [list(makers), list(shapes), rows]
+
+
+def _entries(body: Any) -> list[Entry]:
+    try:
+        makers, shapes, rows = body
+        made = [(source, tuple(version)) for source, *version in makers]
+        return [
+            Entry(
+                time, made[maker][0], event_id, made[maker][1], dict(zip(shapes[shape], values, strict=True))
+            )
+            for time, maker, shape, event_id, *values in rows
+        ]
+    except (TypeError, ValueError, LookupError) as error:
+        raise DamagedStateError(f"a stored timeline is damaged: {type(error).__name__}") from None
+
+
+def _read(data: bytes) -> Any:
+    if data[:1] != FORMAT:
+        raise DamagedStateError("a stored timeline is damaged: its format is unknown")
+    try:
+        return canonical.decode(data[1:])
+    except canonical.MalformedJSON as error:
+        raise DamagedStateError(f"a stored timeline is damaged: {type(error).__name__}") from None

@@ -1,0 +1,135 @@
+"""Activities and derived attributes: how each is checked before it is saved, and what the catalogue has of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from sqlalchemy.orm import Session
+
+from idgraph.model import paths
+from idgraph.model.attributes import AttributeStatus, DataType
+from idgraph.model.behaviour import (
+    ActivityDefinition,
+    ActivityDocument,
+    DerivedDefinition,
+    DerivedDocument,
+)
+from idgraph.model.views import CONSENTS
+from idgraph.web.refusals import RefusedRequestError
+from metadata_service.attributes.catalogue import find_attributes, find_within
+from metadata_service.attributes.discovery import apply_schema_changes
+from metadata_service.attributes.policies import attributes_around, policies_of
+from metadata_service.attributes.rules import RESERVED, path_problem
+from metadata_service.storage.edits import Edit
+from metadata_service.storage.versions import Held, VersionedDocuments
+
+DERIVED_SOURCE = "derived:"
+"""What the catalogue names as the source of a derived attribute begins so; the definition's name follows."""
+
+
+def _activity(session: Session, definition: ActivityDefinition) -> ActivityDocument:
+    from transforms.behaviour.activities import Activity
+    from transforms.spec.jmespath.sources import expression_sources
+
+    Activity(definition)
+    read = {path: f"/fields/{name}" for name, path in definition.fields.items()}
+    if definition.condition is not None:
+        read |= dict.fromkeys(expression_sources(definition.condition), "/condition")
+    tree = policies_of(session, attributes_around(session, filter(None, read)).values())
+    for path, place in read.items():
+        if path and path != RESERVED and tree.policy(path).is_protected:
+            raise RefusedRequestError(
+                f"policy protects {path}, and timelines are readable",
+                place,
+                "name attributes that are not protected: an entry needs no value to be counted",
+            )
+    return ActivityDocument(**dict(definition), version=1)
+
+
+def _derived(session: Session, definition: DerivedDefinition) -> DerivedDocument:
+    from transforms.behaviour.derivations import compile_derived
+
+    document = DerivedDocument(**dict(definition), version=1)
+    compile_derived(document)
+    if definition.status == "active":
+        _check_path(session, definition)
+        _check_activities(session, definition)
+    return document
+
+
+def _check_path(session: Session, definition: DerivedDefinition) -> None:
+    path, source = definition.path, DERIVED_SOURCE + definition.name
+    problem = path_problem(path)
+    if problem is None and paths.split(path)[0] in (RESERVED, CONSENTS):
+        problem = "the path is reserved"
+    if problem:
+        raise RefusedRequestError(problem, "/path")
+    around = [*find_attributes(session, (path, *paths.ancestors(path))), *find_within(session, path)]
+    for each in around:
+        if each.source != source and each.status is not AttributeStatus.RETIRED:
+            raise RefusedRequestError(
+                f"events have values at {each.path}", "/path", "choose a path that no attribute has"
+            )
+    for other in DERIVED.active(session):
+        if other.name != definition.name and (
+            paths.is_within(other.path, path) or paths.is_within(path, other.path)
+        ):
+            raise RefusedRequestError(f"{other.name} is derived at {other.path}", "/path")
+
+
+def _check_activities(session: Session, definition: DerivedDefinition) -> None:
+    known = {each.name: each for each in ACTIVITIES.active(session)}
+    for name in definition.activities:
+        if name not in known:
+            place = "/pattern/activities" if definition.pattern else f"/{_kind(definition)}/activity"
+            names = ", ".join(sorted(known)) or "none"
+            raise RefusedRequestError(f"there is no activity {name}", place, f"there are: {names}")
+    window = definition.window
+    if window is not None and window.field is not None and window.field not in known[window.activity].fields:
+        raise RefusedRequestError(
+            f"entries of {window.activity} have no field {window.field}",
+            "/window/field",
+            f"they have: {', '.join(sorted(known[window.activity].fields)) or 'none'}",
+        )
+
+
+def _kind(definition: DerivedDefinition) -> str:
+    return next(each for each in ("window", "sessions", "pattern", "expression") if getattr(definition, each))
+
+
+def derived_paths(definition: DerivedDefinition) -> Iterator[tuple[str, DataType]]:
+    """The paths that a derived attribute's values stand at, with their types as far as the definition says them."""
+    path = definition.path
+    if definition.window is not None:
+        kinds = {"count": DataType.INTEGER, "distinct": DataType.INTEGER}
+        kinds |= dict.fromkeys(("last_k", "top_k"), DataType.ARRAY)
+        kinds |= dict.fromkeys(("sum", "average", "min", "max"), DataType.NUMBER)
+        yield path, definition.data_type or kinds.get(definition.window.function, DataType.STRING)
+    elif definition.sessions is not None:
+        yield f"{path}.count", DataType.INTEGER
+        for session, ends in (("current", ("begin", "entries")), ("last", ("begin", "end", "entries"))):
+            for each in ends:
+                yield f"{path}.{session}.{each}", DataType.INTEGER
+    elif definition.pattern is not None:
+        for each in ("count", "last.begin", "last.end"):
+            yield f"{path}.{each}", DataType.INTEGER
+    else:
+        yield path, definition.data_type or DataType.STRING
+
+
+class _DerivedAttributes(VersionedDocuments[DerivedDefinition, DerivedDocument]):
+    def save(self, edit: Edit, document: DerivedDocument) -> tuple[Held[DerivedDocument], bool]:
+        """And let the catalogue have its paths."""
+        held, is_new = super().save(edit, document)
+        if document.status == "active":
+            source = DERIVED_SOURCE + document.name
+            entries = [
+                {"path": path, "data_type": kind, "source": source, "first_event": source}
+                for path, kind in derived_paths(document)
+            ]
+            apply_schema_changes(edit, entries)
+        return held, is_new
+
+
+ACTIVITIES = VersionedDocuments("activity", ActivityDefinition, ActivityDocument, _activity)
+DERIVED = _DerivedAttributes("derived_attribute", DerivedDefinition, DerivedDocument, _derived)
