@@ -187,7 +187,9 @@ class Committer:
 
     def _pages(self, changes: Mapping[str, FragmentState]) -> dict[str, Pages]:
         """The stored pages that these changes have entries for, by fragment. Read behind the fragments."""
-        keys = [(name, key) for name, each in changes.items() if each.timeline for key in pages_of(each.timeline)]
+        keys = [
+            (name, key) for name, each in changes.items() if each.timeline for key in pages_of(each.timeline)
+        ]
         found: dict[str, dict[PageKey, bytes]] = {}
         for (name, key), page in (self._store.pages(keys) if keys else {}).items():
             found.setdefault(name, {})[key] = page

@@ -20,7 +20,6 @@ from merge.fragments import FragmentState
 from merge.identity.components import joined
 from merge.resolution import Shown, hides, shown
 
-
 NOTHING_DERIVED: Mapping[str, Any] = {}
 
 
@@ -51,8 +50,6 @@ def document_of_all(
     if _Members in map(type, fields.values()):
         _set_members(fields, rules.is_indexable)
     return IndexDocument(fragment_id, version, fields)
-
-
 
 
 def _set_derived(fields: _Fields, rules: IndexRules, derived: Mapping[str, Any]) -> None:

@@ -216,14 +216,15 @@ class FragmentState:
                 found[each] = min(oldest, found.get(each, oldest))
         return found
 
+    def taken_back(self) -> set[tuple[str, str]]:
+        """Source and id of the events that other events take back."""
+        keys = self.evidence().sightings
+        return _taken_back(map(read_key, filter(is_of_one_event, keys))) if keys else set()
+
     def shown_together(self) -> Iterator[tuple[ShownTogether, Origin, Origin]]:
         """Identifiers that events showed together and that are not taken back, with the oldest and the newest event."""
         read = [(read_key(key), span) for key, span in self.evidence().sightings.items()]
-        taken_back = {
-            (each.source, each.event_id)
-            for each, _ in read
-            if each.event_id is not None and each.is_retraction
-        }
+        taken_back = _taken_back(each for each, _ in read)
         for each, (oldest, newest) in read:
             if (each.source, each.event_id) not in taken_back:
                 yield each, oldest, newest
@@ -387,6 +388,12 @@ class FragmentState:
         registers = self.registers
         nested = _nested(frozenset(registers))
         return {above for path, above in nested if not _beats(registers[above], registers[path])}
+
+
+def _taken_back(together: Iterable[ShownTogether]) -> set[tuple[str, str]]:
+    return {
+        (each.source, each.event_id) for each in together if each.event_id is not None and each.is_retraction
+    }
 
 
 def join_all(states: Sequence[FragmentState]) -> FragmentState:

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import copy
 import math
+import time
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cache, lru_cache
 from html import escape
+from itertools import chain
 from operator import itemgetter
 from typing import Any, NamedTuple
 
@@ -41,12 +43,14 @@ from idgraph.model.queries import (
 from idgraph.model.query_cost import SORTED, cost_of, require_affordable
 from idgraph.model.snapshots import MetadataSnapshot
 from idgraph.model.text import nearest
-from merge.documents import document
+from idgraph.model.timelines import Entry
+from idgraph.projection.behaviour import Behaviour, BehaviourReader
+from merge.documents import document_of_all
 from merge.identity.components import Member, Person
 from merge.identity.neighbourhood import PersonStore, carriers_of
 from merge.identity.persons import Owners, Persons
 from merge.identity.rules import Rules
-from merge.resolution import Shown, shown, tree
+from merge.resolution import Shown, hides, shown, tree
 from profile_service.visibility import (
     HIGHEST,
     MOST_KNOWN,
@@ -69,6 +73,8 @@ UNREADABLE = {"$protected": "unreadable"}
 """The mask in a revealed profile of a value whose key is gone, or that was altered."""
 
 
+DERIVED = "derived:"
+"""The spec of a derived attribute begins so."""
 _NO_PATH = "$none"
 """A path that no attribute has: a key of ours never begins so."""
 
@@ -189,6 +195,11 @@ class ProfileReader:
         """Is given what each search costs, before it runs."""
         self.rules = Rules(snapshot.identity_rules)
         self._persons = Persons(store, self.rules, name=self.names.identifier)
+        rules = self._attributes.index_rules
+        self._behaviour = BehaviourReader(store, rules.behaviour, rules.policies)
+        self._is_derived = hides(tuple(each.path for each in rules.behaviour.derived))
+        self.now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000
+        """The moment as of which attributes are derived, in epoch milliseconds."""
 
     def with_clearance(self, clearance: int, granted: Granted = NOTHING_GRANTED) -> ProfileReader:
         """A reader of the same store, in the same thread, for which attributes above this clearance, and not
@@ -261,9 +272,36 @@ class ProfileReader:
             self._report(found.unreadable)
             yield found
 
-    def profile_of(self, person: Person, reveal: bool = False) -> Profile:
-        """The profile of a person as this reader shows it. Raises DamagedStateError."""
-        return self._profile(person, reveal)
+    def profile_of(self, person: Person, reveal: bool = False, behaviour: Behaviour | None = None) -> Profile:
+        """The profile of a person as this reader shows it, with a `behaviour` that is known. Raises StoreError,
+        DamagedStateError."""
+        return self._profile(person, reveal, behaviour or self.behaviour(person))
+
+    def behaviour(self, person: Person) -> Behaviour:
+        """The derived attributes of a person. Raises StoreError."""
+        return self._behaviour_of([person]).get(person.id, _NO_BEHAVIOUR)
+
+    def _behaviour_of(self, persons: Sequence[Person]) -> Mapping[str, Behaviour]:
+        found = self._behaviour.of(persons, self.now_ms())
+        self.damaged += [name for name, each in found.items() if each.is_damaged]
+        return found
+
+    def timelines(
+        self, person: Person, activities: Collection[str] | None = None
+    ) -> dict[str, Sequence[Entry]]:
+        """The entries of a person that this reader may see, by activity: of all or of some, without fields that are hidden.
+        Raises StoreError, DamagedStateError."""
+        found = self._behaviour.timelines(person, activities)
+        rules = {each.name: each for each in self._attributes.index_rules.behaviour.activities}
+        shown: dict[str, Sequence[Entry]] = {}
+        for name, entries in found.items():
+            hidden = {
+                field
+                for field, path in rules[name].fields.items()
+                if not (self._visibility.sees(path) and self._attributes.index_rules.behaviour.is_open(path))
+            }
+            shown[name] = [_without(each, hidden) for each in entries] if hidden else entries
+        return shown
 
     def owning(self, forms: Collection[str]) -> Owners:
         """The owner of an identifier, given in its stored forms."""
@@ -346,7 +384,9 @@ class ProfileReader:
                 yield None
                 continue
             person = found.persons[0]
-            known = document(person.id, person.version, person.state(), self._attributes.index_rules)
+            derived = self.behaviour(person).values()
+            rules = self._attributes.index_rules
+            known = document_of_all(person.id, person.version, [person.state()], rules, derived)
             yield [name for name, each in segments.items() if self._index.matches(known, each.condition)]
 
     def _found(self, page: SearchPage, reveal: bool) -> SearchResult:
@@ -389,9 +429,11 @@ class ProfileReader:
         self.damaged += sorted(unreadable)
 
     def _profiles(self, persons: Iterable[Person], reveal: bool) -> Iterator[Profile]:
+        persons = list(persons)
+        behaviour = self._behaviour_of(persons)
         for person in persons:
             try:
-                yield self._profile(person, reveal)
+                yield self._profile(person, reveal, behaviour.get(person.id, _NO_BEHAVIOUR))
             except DamagedStateError:
                 self.damaged.append(person.id)
 
@@ -506,9 +548,12 @@ class ProfileReader:
                 found[name] = min(origin, found.get(name, origin))
         return found
 
-    def _profile(self, person: Person, reveal: bool) -> Profile:
+    def _profile(self, person: Person, reveal: bool, behaviour: Behaviour) -> Profile:
         shows, always = self._shows, self._reads_always
-        leaves = sorted(shown(person.state(), self._attributes.policies), key=itemgetter(0))  # by path
+        stored = shown(person.state(), self._attributes.policies)
+        if not self._behaviour.is_empty:
+            stored = chain((each for each in stored if not self._is_derived(each.path)), behaviour.leaves)
+        leaves = sorted(stored, key=itemgetter(0))  # by path
         if not self._visibility.sees_all_sealed:
             leaves = [
                 each
@@ -532,7 +577,7 @@ class ProfileReader:
         for member in person.members:
             for path, register in member.state.registers.items():
                 kept[path].append(register)
-        for leaf in self._profile(person, reveal=False).leaves:
+        for leaf in self.profile_of(person).leaves:
             own = {part.origin for part in leaf.stored.parts}
             others = [each for each in kept[leaf.path] if each.origin not in own]
             others.sort(key=lambda each: each.origin, reverse=True)
@@ -564,6 +609,13 @@ class ProfileReader:
                 value = each.value([part.value for part in each.parts])
             self.unreadable += value is UNREADABLE
             yield ProfileLeaf(each.path, value, protected, each, origin)
+
+
+_NO_BEHAVIOUR = Behaviour()
+
+
+def _without(entry: Entry, hidden: Collection[str]) -> Entry:
+    return entry._replace(fields={name: value for name, value in entry.fields.items() if name not in hidden})
 
 
 def _anywhere(clause: FullText, places: Sequence[str]) -> Condition:
@@ -606,6 +658,8 @@ def provenance_of(leaf: ProfileLeaf) -> dict[str, Any]:
     found = leaf.shown
     stamp, _ = newest = found.newest.origin
     origin = {"source": stamp.source, "priority": stamp.priority} | origin_document(newest)
+    if newest.spec.name.startswith(DERIVED):
+        return origin | {"entries": len(found.parts), "complete": found.is_complete}
     if found.policy is ReconciliationPolicy.LATEST:
         return origin
     return origin | {"policy": found.policy, "values": len(found.parts), "complete": found.is_complete}

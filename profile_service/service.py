@@ -223,16 +223,20 @@ class ProfileService:
             owners = reader.owners(identifier)
             if len(owners.persons) != 1 or reader.damaged:
                 return None
-            etag = question.etag(owners.persons[0])
+            behaviour = reader.behaviour(owners.persons[0])
+            etag = question.etag(owners.persons[0], behaviour.values())
+            if behaviour.is_damaged:
+                return None
             if has(etag):
                 return Plain(etag, None)
             try:
-                profile = reader.profile_of(owners.persons[0])
+                profile = reader.profile_of(owners.persons[0], behaviour=behaviour)
             except DamagedStateError:
                 return None
+            until = math.inf if behaviour.changes_at is None else behaviour.changes_at
             found = Plain(etag, canonical.encode(MASKED.document(profile)))
             if changes is not None:
-                self._answers.keep(changes, question, found)
+                self._answers.keep(changes, question, found, until)
         return found._replace(body=None) if has(found.etag) else found
 
     def lookup(self, caller: Caller, identifier: Identifier, wanted: Wanted) -> Looked:

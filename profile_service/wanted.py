@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import copy
 import hashlib
+import math
 import threading
-from collections.abc import Iterable, Iterator
+import time
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -176,13 +178,16 @@ class Question(NamedTuple):
         granted = caller.granted(datetime.now(UTC)) if caller.grants else NOTHING_GRANTED
         return cls(identifier, edition.etag, caller.clearance, granted)
 
-    def etag(self, person: Person) -> str:
-        """The tag of the answer that shows this person: of what it is made from, so that none must be made to know it."""
+    def etag(self, person: Person, derived: Mapping[str, Any]) -> str:
+        """The tag of the answer that shows this person with what is derived by path: of what it is made from, so that none must
+        be made to know it."""
         digest = hashlib.sha256(_FORM)
         identifiers = [str(each) for each in person.identifiers]
         digest.update(canonical.encode([self.edition, self.clearance, sorted(self.granted), identifiers]))
         for each in person.members:
             digest.update(b"%d %b" % (len(each.stored.state), each.stored.state))
+        if derived:
+            digest.update(canonical.encode(derived))
         return f'"{digest.hexdigest()[:32]}"'
 
 
@@ -190,7 +195,7 @@ class PlainAnswers:
     """Answers with `MASKED`, kept by one process until anything changes in the store. Safe for several threads."""
 
     def __init__(self, most_bytes: int = MOST_BYTES) -> None:
-        self._known: LRUCache[Question, Plain] = LRUCache(most_bytes, _bytes)
+        self._known: LRUCache[Question, tuple[Plain, float]] = LRUCache(most_bytes, _bytes)
         self._changes: int | None = None
         self._lock = threading.Lock()
 
@@ -201,14 +206,20 @@ class PlainAnswers:
                 self._known.clear()
                 self._changes = changes
                 return None
-            return self._known.get(question)
+            answer, until_ms = self._known.get(question, _NOTHING)
+            return answer if time.time() * 1000 < until_ms else None
 
-    def keep(self, changes: int, question: Question, answer: Plain) -> None:
-        """Keep an answer that was read after the store had these `changes`."""
+    def keep(self, changes: int, question: Question, answer: Plain, until_ms: float = math.inf) -> None:
+        """Keep an answer that was read after the store had these `changes`, and that changes at a moment (epoch milliseconds)
+        without any."""
+        kept = answer, until_ms
         with self._lock:
-            if changes == self._changes and _bytes(answer) <= self._known.maxsize:
-                self._known[question] = answer
+            if changes == self._changes and _bytes(kept) <= self._known.maxsize:
+                self._known[question] = kept
 
 
-def _bytes(answer: Plain) -> int:
-    return _ENTRY_BYTES + len(answer.body or b"")
+_NOTHING: tuple[Plain | None, float] = (None, 0)
+
+
+def _bytes(kept: tuple[Plain, float]) -> int:
+    return _ENTRY_BYTES + len(kept[0].body or b"")

@@ -22,7 +22,8 @@ from idgraph.model.index import IndexDocument, Indexed, ProfileIndex, SearchPage
 from idgraph.model.jobs import START, JobKind, JobType, Point, Progress
 from idgraph.model.queries import Query
 from idgraph.model.store import ProfileStore, StoredFragment, scan_pages
-from idgraph.projection.documents import IndexPolicy, documents_of
+from idgraph.projection.behaviour import behaviour_now
+from idgraph.projection.documents import Documents, IndexPolicy, documents_of
 from idgraph.projection.projection import Projection
 from merge.identity.components import Person
 from merge.identity.persons import Named, Persons
@@ -98,7 +99,7 @@ class IndexReconciliation(PagedJob):
 
     def _look_at_stored(self, fragments: Sequence[StoredFragment], progress: Progress) -> None:
         named = self._named(each.id for each in fragments)
-        documents, unreadable = documents_of(named.persons, self._policy().rules)
+        documents, unreadable = self._documents(named.persons)
         found = self._index.compare(documents)
         suspects = [each.id for each in documents if _drift(each, found.get(each.id))]
         if suspects:
@@ -140,8 +141,12 @@ class IndexReconciliation(PagedJob):
             self._identity = rules, Persons(self._store, Rules(rules))
         return self._identity[1].named(ids, resolves_all=False)
 
+    def _documents(self, persons: Sequence[Person]) -> Documents:
+        rules = self._policy().rules
+        return documents_of(persons, rules, behaviour_now(self._store, persons, rules))
+
     def _compared(self, persons: Iterable[Person]) -> dict[str, Drift]:
-        documents, _ = documents_of(persons, self._policy().rules)
+        documents, _ = self._documents(list(persons))
         found = self._index.compare(documents)
         kinds = ((each.id, _drift(each, found.get(each.id))) for each in documents)
         return {name: kind for name, kind in kinds if kind is not None}

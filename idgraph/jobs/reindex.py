@@ -21,6 +21,7 @@ from idgraph.model.documents import StrictDocument
 from idgraph.model.index_versions import IndexVersions
 from idgraph.model.jobs import START, JobKind, JobType, Point, Progress
 from idgraph.model.store import ProfileStore, scan_pages
+from idgraph.projection.behaviour import behaviour_now
 from idgraph.projection.documents import IndexPolicy, documents_of, put
 from merge.identity.persons import Named, Persons
 from merge.identity.rules import Rules
@@ -101,7 +102,8 @@ class Reindex(PagedJob):
                 return
 
     def _put(self, named: Named, policy: IndexPolicy, progress: Progress) -> None:
-        found = documents_of(named.persons, policy.rules)
+        behaviour = behaviour_now(self._store, named.persons, policy.rules)
+        found = documents_of(named.persons, policy.rules, behaviour)
         refused = put(self._versions, found.documents)
         for name, reason in refused.items():
             log.warning("the index refused %s: %s", name, reason)

@@ -197,11 +197,12 @@ class DerivedDocument(DerivedDefinition):
 
 class BehaviourRules(NamedTuple):
     """The definitions in force, each with all activities that it reads. `is_open` answers for a path whether its value may be
-    read without a key: policy does not protect it."""
+    read without a key: policy does not protect it. `version` grows with each change of a definition."""
 
     activities: tuple[ActivityDocument, ...] = ()
     derived: tuple[DerivedDocument, ...] = ()
     is_open: Callable[[str], bool] = lambda _: True
+    version: int = 0
 
 
 NO_BEHAVIOUR = BehaviourRules()

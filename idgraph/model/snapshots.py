@@ -90,6 +90,12 @@ class MetadataSnapshot(FrozenDocument):
     derived_attributes: tuple[DerivedDocument, ...] = Field(
         default=(), exclude_if=lambda derived: not derived
     )
+    behaviour_version: int = Field(
+        default=0,
+        ge=0,
+        exclude_if=lambda version: not version,
+        description="The version that last changed an activity or a derived attribute.",
+    )
 
     def spec_for(self, source: str, event_type: str) -> SpecDocument | None:
         """The active spec that maps events of this source and type.

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from idgraph.model import canonical
 from idgraph.model.attributes import AttributeMetadata, AttributeStatus, EncryptionLevel, ReconciliationPolicy
+from idgraph.model.behaviour import ActivityDocument, DerivedDocument
 from idgraph.model.errors import DamagedStateError, IdgraphError, StoreError
 from idgraph.model.index import IndexDocument, IndexRules
 from idgraph.model.snapshots import DiscoveryDefaults, MetadataSnapshot
-from merge.documents import document_of_all
+from idgraph.projection.behaviour import Behaviour
+from merge.documents import NOTHING_DERIVED, document_of_all
 from merge.identity.components import Person
 from transforms.schema.diff import AttributeTree
 
@@ -56,8 +58,19 @@ def fingerprint(snapshot: MetadataSnapshot) -> str:
         ),
         [str(snapshot.defaults.encryption), snapshot.defaults.indexable],
         snapshot.identity_rules.model_dump(mode="json"),
+        *(
+            [behaviour_mark(snapshot.activities, snapshot.derived_attributes)]
+            if snapshot.derived_attributes
+            else []
+        ),
     ]
     return hashlib.sha256(canonical.encode(decides)).hexdigest()
+
+
+def behaviour_mark(activities: Iterable[ActivityDocument], derived: Iterable[DerivedDocument]) -> str:
+    """A hash of all that decides derived attributes."""
+    definitions = [each.model_dump(mode="json", exclude={"description"}) for each in (*activities, *derived)]
+    return f"derived attributes {hashlib.sha256(canonical.encode(definitions)).hexdigest()}"
 
 
 def _is_as_undeclared(each: AttributeMetadata, defaults: DiscoveryDefaults) -> bool:
@@ -71,6 +84,9 @@ def _is_as_undeclared(each: AttributeMetadata, defaults: DiscoveryDefaults) -> b
     )
 
 
+NO_BEHAVIOUR: Mapping[str, Behaviour] = {}
+
+
 class Documents(NamedTuple):
     """Documents of persons; and by id of the profile why no document could be made of the others, without any value."""
 
@@ -78,14 +94,17 @@ class Documents(NamedTuple):
     unreadable: dict[str, str]
 
 
-def documents_of(persons: Iterable[Person], rules: IndexRules) -> Documents:
-    """A document for each person, with what the index may know. Raises StoreError for a state of a later
-    idgraph."""
+def documents_of(
+    persons: Iterable[Person], rules: IndexRules, behaviour: Mapping[str, Behaviour] = NO_BEHAVIOUR
+) -> Documents:
+    """A document for each person, with what the index may know; `behaviour` by id of the person. Raises StoreError for a
+    state of a later idgraph."""
     found = Documents([], {})
     for person in persons:
         try:
             states = [each.state for each in person.members]
-            found.documents.append(document_of_all(person.id, person.version, states, rules))
+            derived = behaviour[person.id].values() if behaviour else NOTHING_DERIVED
+            found.documents.append(document_of_all(person.id, person.version, states, rules, derived))
         except DamagedStateError:
             found.unreadable[person.id] = "its stored state is damaged"
         except (StoreError, MemoryError):

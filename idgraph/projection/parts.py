@@ -45,6 +45,8 @@ class Work(StrEnum):
 
     FOLLOW_RULES = "follow rules"
     """Put those into the outbox that new identity rules give to another profile."""
+    FOLLOW_BEHAVIOUR = "follow behaviour"
+    """Put them into the outbox: definitions of derived attributes have changed."""
     FOLLOW_SEGMENTS = "follow segments"
     """Append to the feed which segments their profiles are in."""
 

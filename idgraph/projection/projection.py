@@ -36,7 +36,9 @@ from idgraph.model.store import (
     StoredFragment,
     document_version,
 )
-from idgraph.projection.documents import documents_of, put
+from idgraph.model.timelines import DueEntry
+from idgraph.projection.behaviour import Behaviour, BehaviourReader
+from idgraph.projection.documents import behaviour_mark, documents_of, put
 from idgraph.projection.parts import Pass, Projected, Tasks, Work
 from idgraph.projection.segments import Segments
 from merge.identity.components import Member, Person
@@ -91,8 +93,10 @@ class Projection:
         rules: Callable[[], IndexRules],
         at_once: int = AT_ONCE,
         tasks: Tasks | None = None,
+        now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
     ) -> None:
-        """`rules` returns those of the newest snapshot. With `tasks` a sweep leaves its work to these."""
+        """`rules` returns those of the newest snapshot. With `tasks` a sweep leaves its work to these. `now_ms` is the moment
+        as of which attributes are derived."""
         self._store = store
         self._index = index
         self._rules = rules
@@ -109,6 +113,10 @@ class Projection:
         self._segments = Segments(store, index)
         self._retried = 0
         self._retry_at = math.inf
+        self._now_ms = now_ms
+        self._deriving: tuple[IndexRules, BehaviourReader] | None = None
+        self._derived = 0
+        self._enqueuing: tuple[str, Pass] | None = None
 
     def project(self, ids: Iterable[str], has_lost: bool = False) -> Projected:
         """Bring the documents of these fragments up to date, and settle their outbox entries. With `has_lost` fragments of
@@ -142,6 +150,9 @@ class Projection:
         if work is Work.FOLLOW_SEGMENTS:
             self._segments.enter(ids, rules, persons)
             return Projected()
+        if work is Work.FOLLOW_BEHAVIOUR:
+            self._store.enqueue(ids)
+            return Projected(has_split=True)
         return Projected(has_split=self._enqueue_moved(persons, ids))
 
     def many(self) -> AbstractContextManager[Callable[[], bool]]:
@@ -159,13 +170,16 @@ class Projection:
         # Documents that `project` was refused have no time of retry yet.
         waiting = self._refused if started < self._retry_at < math.inf else {}
         total, ends = Projected(is_whole=False), started + seconds
+        self._take_due()
         while not total.is_whole and time.monotonic() < ends:
             done = self._swept(waiting, ends - time.monotonic())
             total.add(done)
             total.is_whole = done.is_whole
             # All that is stored, once identity rules or segments are new; in this pass and those before.
             is_followed = (
-                not total.is_whole or self._is_late or (self._follow_rules() and self._follow_segments())
+                not total.is_whole
+                or self._is_late
+                or (self._follow_rules() and self._follow_behaviour() and self._follow_segments())
             )
             if total.is_whole and (done.has_split or self._has_split or not is_followed):
                 # Entries that the sweep has passed by.
@@ -297,8 +311,9 @@ class Projection:
                 if due.isdisjoint(names := [each.stored.id for each in person.members]):
                     waiting.update(names)
             persons = [each for each in persons if each.id not in waiting]
-            documents, refused = documents_of(persons, rules)
+            documents, refused = documents_of(persons, rules, behaviour := self._behaviour(persons, rules))
             refused |= put(self._index, documents)
+            self._plan(persons, behaviour)
             if rules.segments:
                 self._segments.evaluate((each for each in documents if each.id not in refused), rules)
                 stored = (each.stored for person in persons for each in person.members[1:])
@@ -324,6 +339,42 @@ class Projection:
         projected |= settled
         result.projected = len(settled)
         return result
+
+    def _behaviour(self, persons: Sequence[Person], rules: IndexRules) -> dict[str, Behaviour]:
+        """The derived attributes of these persons as of now."""
+        if self._deriving is None or self._deriving[0] is not rules:
+            self._deriving = rules, BehaviourReader(self._store, rules.behaviour, rules.policies)
+        return self._deriving[1].of(persons, self._now_ms())
+
+    def _plan(self, persons: Sequence[Person], behaviour: Mapping[str, Behaviour]) -> None:
+        """Let the outbox have these persons again when their derived attributes change without an event."""
+        if behaviour:
+            self._store.plan(
+                [
+                    DueEntry(each.members[0].stored.id, behaviour[each.id].changes_at or 0, each.version)
+                    for each in persons
+                ]
+            )
+
+    def _take_due(self) -> None:
+        if self._rules().behaviour.derived:
+            while self._store.take_due(self._now_ms(), AT_ONCE) == AT_ONCE:
+                pass
+
+    def _follow_behaviour(self) -> bool:
+        """Put all fragments into the outbox once the definitions of derived attributes have changed."""
+        rules = self._rules().behaviour
+        if rules.version == self._derived:
+            return True
+        mark = f"{behaviour_mark(rules.activities, rules.derived)} of {rules.version}"
+        if not self._store.remembers(mark):
+            if self._enqueuing is None or self._enqueuing[0] != mark:
+                self._enqueuing = mark, self._pass(Work.FOLLOW_BEHAVIOUR)
+            if not self._enqueuing[1].has_ended(time.monotonic() + FOLLOW_SECONDS):
+                return False
+            self._store.remember(mark)
+        self._derived, self._enqueuing = rules.version, None
+        return True
 
     def _follow_segments(self) -> bool:
         ends = time.monotonic() + FOLLOW_SECONDS

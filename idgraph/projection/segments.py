@@ -13,6 +13,7 @@ from idgraph.model.index import IndexDocument, IndexRules, ProfileIndex
 from idgraph.model.ledger import CHANGES, Crossing
 from idgraph.model.queries import leaves
 from idgraph.model.store import ProfileStore
+from idgraph.projection.behaviour import behaviour_now
 from idgraph.projection.documents import documents_of
 from idgraph.projection.parts import Pass
 from merge.identity.persons import Persons
@@ -111,10 +112,11 @@ class Segments:
         found = persons.named(ids, resolves_all=False).persons
         self._evaluated.clear()
         # The others are in the outbox: members that have not joined would count in their version.
-        settled = (
+        settled = [
             each for each in found if all(part.stored.projected_into == each.id for part in each.members)
-        )
-        self.evaluate(documents_of(settled, rules).documents, rules)
+        ]
+        behaviour = behaviour_now(self._store, settled, rules)
+        self.evaluate(documents_of(settled, rules, behaviour).documents, rules)
         self.cross()
 
     def follow(self, rules: IndexRules, through_all: Callable[[], Pass], ends: float) -> bool:

@@ -16,6 +16,7 @@ from idgraph.model.errors import DamagedStateError
 from idgraph.model.identifiers import Identifier
 from idgraph.model.pins import PinRecord, Pins
 from idgraph.model.store import FragmentStore
+from idgraph.model.timelines import Timelines
 from merge.codec import may_keep_events
 from merge.fragments import FragmentState
 from merge.identity.components import Member, pins_of
@@ -34,7 +35,7 @@ class Carriers(NamedTuple):
     hubs: set[str]
 
 
-class PersonStore(FragmentStore, Pins, Protocol):
+class PersonStore(FragmentStore, Timelines, Pins, Protocol):
     """The store that persons are read from."""
 
 

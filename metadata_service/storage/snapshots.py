@@ -22,7 +22,7 @@ from metadata_service.specs.catalogue import active_specs
 from metadata_service.specs.input_places import flow_of
 from metadata_service.storage.database import Database, Revision, has_revision, revision_from, revision_in
 from metadata_service.storage.history import is_gapless
-from metadata_service.storage.tables import AttributeRow, AttributeVersionRow, ChangeRow
+from metadata_service.storage.tables import AttributeRow, AttributeVersionRow, ChangeRow, DocumentVersionRow
 from transforms.privacy.protected_names import id_copies
 from transforms.schema.detection import shaped_key
 
@@ -172,7 +172,7 @@ class SnapshotCache:
             b",".join(self._documents()),
             self._defaults.model_dump_json().encode(),
             classification_levels(session).model_dump_json().encode(),
-            _rules(session) + _definitions(session),
+            _rules(session) + _definitions(session) + _behaviour_version(session),
         )
 
 
@@ -181,6 +181,14 @@ def _rules(session: Session) -> bytes:
     number, rules = RULES.known(session)
     stated = rules.model_dump_json(exclude_unset=True).encode()
     return b',"identity_rules_version":%d,"identity_rules":%b' % (number, stated) if number else b""
+
+
+def _behaviour_version(session: Session) -> bytes:
+    """The member, where a definition was ever saved."""
+    kinds = ACTIVITIES.kind, DERIVED.kind
+    changed = select(func.max(DocumentVersionRow.snapshot_version)).where(DocumentVersionRow.kind.in_(kinds))
+    found = session.scalar(changed)
+    return b',"behaviour_version":%d' % found if found else b""
 
 
 def _definitions(session: Session) -> bytes:

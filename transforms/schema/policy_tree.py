@@ -90,7 +90,10 @@ class PolicyTree:
             if level > self._levels.get(each.path, 0):
                 self._set_level(each.path, level)
         return BehaviourRules(
-            snapshot.activities, tuple(derived), lambda path: not self.policy(path).is_protected
+            snapshot.activities,
+            tuple(derived),
+            lambda path: not self.policy(path).is_protected,
+            snapshot.behaviour_version,
         )
 
     def _level_of_source(self, path: str) -> int:

@@ -1,0 +1,165 @@
+"""Behaviour of persons: their timelines, and what is derived from these as of a moment.
+
+Nothing here is ever stored as an attribute: after a merge, a split, an erasure or a new definition it is derived again, by
+the same functions, for the index and for every answer.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Mapping, Sequence
+from functools import lru_cache, reduce
+from typing import Any, NamedTuple
+
+from idgraph.model.attributes import Reconciliation
+from idgraph.model.behaviour import ActivityDocument, BehaviourRules, DerivedDocument
+from idgraph.model.durations import milliseconds
+from idgraph.model.errors import DamagedStateError, SpecError
+from idgraph.model.fragments import Kind, Origin, Register
+from idgraph.model.index import IndexRules
+from idgraph.model.stamps import Stamp
+from idgraph.model.timelines import DAY_MS, Entry, PageKey, Timelines
+from merge.identity.components import Person
+from merge.resolution import Shown, shown, tree
+from merge.timelines import timeline
+from transforms.behaviour.derivations import Derivation, Derived, compile_derived
+from transforms.behaviour.windows import earliest
+
+
+class Behaviour(NamedTuple):
+    """The derived attributes of a person, sorted by path, and the least moment at which one of them changes without an event.
+    `is_damaged` says that her timelines cannot be read: then there are none."""
+
+    leaves: tuple[Shown, ...] = ()
+    changes_at: int | None = None
+    is_damaged: bool = False
+
+    def values(self) -> dict[str, Any]:
+        """By path."""
+        return {each.path: each.parts[0].value for each in self.leaves}
+
+
+class BehaviourReader:
+    """Derives attributes of persons of one store, by the definitions of one snapshot. One per thread."""
+
+    def __init__(
+        self, store: Timelines, rules: BehaviourRules, policies: Mapping[str, Reconciliation]
+    ) -> None:
+        self._store = store
+        self._rules = rules
+        self._policies = policies
+        self._activities = {each.name: each for each in rules.activities}
+        self._derivations = [
+            found for each in rules.derived if (found := _compiled(each.model_dump_json())) is not None
+        ]
+        self._read = sorted({name for each in rules.derived for name in each.activities})
+        self._asks_attributes = any(each.expression is not None for each in rules.derived)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is derived."""
+        return not self._derivations
+
+    def of(self, persons: Sequence[Person], now_ms: int) -> dict[str, Behaviour]:
+        """By id of the person, as of a moment in epoch milliseconds. Raises StoreError."""
+        if self.is_empty:
+            return {}
+        pages = self._pages(persons, self._read)
+        found: dict[str, Behaviour] = {}
+        for person in persons:
+            try:
+                timelines = self._timelines(person, pages, self._read)
+                found[person.id] = self._derived(person, timelines, now_ms)
+            except DamagedStateError:
+                found[person.id] = Behaviour(is_damaged=True)
+        return found
+
+    def timelines(
+        self, person: Person, activities: Collection[str] | None = None
+    ) -> dict[str, Sequence[Entry]]:
+        """The entries of a person by activity, of all activities in force or of some. Raises StoreError, DamagedStateError."""
+        asked = sorted(self._activities if activities is None else self._activities.keys() & set(activities))
+        return self._timelines(person, self._pages([person], asked), asked)
+
+    def _pages(
+        self, persons: Sequence[Person], activities: Collection[str]
+    ) -> Mapping[str, Mapping[PageKey, bytes]]:
+        ids = [each.stored.id for person in persons for each in person.members]
+        return self._store.timelines(ids, activities) if activities else {}
+
+    def _timelines(
+        self, person: Person, pages: Mapping[str, Mapping[PageKey, bytes]], activities: Collection[str]
+    ) -> dict[str, Sequence[Entry]]:
+        own = [page for each in person.members for page in pages.get(each.stored.id, {}).items()]
+        taken_back = _taken_back(person) if own else frozenset[tuple[str, str]]()
+        found = {}
+        for name in activities:
+            activity = self._activities[name]
+            days = [(key.day, page) for key, page in own if key.activity == name]
+            found[name] = timeline(days, keep_days(activity), activity.most, taken_back)
+        return found
+
+    def _derived(self, person: Person, timelines: Mapping[str, Sequence[Entry]], now_ms: int) -> Behaviour:
+        attributes = self._attributes(person) if self._asks_attributes else {}
+        whole_from = {
+            name: entries[0].time
+            for name, entries in timelines.items()
+            if len(entries) >= self._activities[name].most
+        }
+        leaves: list[Shown] = []
+        moments: list[int | None] = []
+        for each in self._derivations:
+            derived = each.of(timelines, attributes, now_ms, whole_from)
+            moments.append(derived.changes_at)
+            leaves += _leaves(each.definition, derived)
+        return Behaviour(tuple(sorted(leaves)), reduce(earliest, moments))
+
+    def _attributes(self, person: Person) -> dict[str, Any]:
+        """What a profile has that no key opens."""
+        return tree(
+            (each.path, each.value([part.value for part in each.parts]))
+            for each in shown(person.state(), self._policies)
+            if not each.is_sealed and self._rules.is_open(each.path)
+        )
+
+
+def behaviour_now(store: Timelines, persons: Sequence[Person], rules: IndexRules) -> dict[str, Behaviour]:
+    """`BehaviourReader.of` as of now."""
+    if not rules.behaviour.derived:
+        return {}
+    return BehaviourReader(store, rules.behaviour, rules.policies).of(persons, time.time_ns() // 1_000_000)
+
+
+def keep_days(activity: ActivityDocument) -> int:
+    """The days that an activity keeps."""
+    return -(-milliseconds(activity.keep) // DAY_MS)
+
+
+def _leaves(definition: DerivedDocument, derived: Derived) -> list[Shown]:
+    """The leaves of a result. The newest of the entries that it rests on is its origin."""
+    origins = [
+        Origin(Stamp(0, each.time, each.source, each.event_id), definition.ref) for each in derived.entries
+    ] or [Origin(Stamp(0, 0, "", ""), definition.ref)]
+    others = [Register(origin, Kind.PLAIN, None) for origin in origins[1:]]
+    return [
+        Shown(
+            f"{definition.path}.{below}" if below else definition.path,
+            (Register(origins[0], Kind.PLAIN, value), *others),
+            is_complete=derived.is_complete,
+        )
+        for below, value in derived.leaves.items()
+    ]
+
+
+def _taken_back(person: Person) -> frozenset[tuple[str, str]]:
+    """Source and id of the events that others take back."""
+    return frozenset().union(*(each.state.taken_back() for each in person.members))
+
+
+@lru_cache(maxsize=1000)
+def _compiled(definition: str) -> Derivation | None:
+    try:
+        return compile_derived(DerivedDocument.model_validate_json(definition))
+    except SpecError:
+        # The metadata service refuses it; one of an older idgraph hurts only itself.
+        return None
