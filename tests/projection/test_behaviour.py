@@ -1,0 +1,153 @@
+"""Events leave entries in timelines; what is derived from these shows in look-ups, exports and searches."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from idgraph.model.behaviour import ActivityDocument, DerivedDocument
+from idgraph.model.identifiers import Identifier
+from idgraph.model.queries import Query, Range, Term
+from idgraph.model.snapshots import MetadataSnapshot
+from idgraph.model.timelines import DAY_MS
+from idgraph.projection.projection import Projection
+from tests.retail import NOW, Pipeline, order, snapshot
+
+NOW_MS = int(NOW * 1000)
+ORDER = ActivityDocument(
+    name="order",
+    source="orders",
+    fields={"total": "orders.last.total", "city": "address.shipping.city"},
+    version=1,
+)
+PERSON = Identifier("email", "p1@example.com")
+
+
+def derived(path: str, version: int = 1, **content: Any) -> DerivedDocument:
+    return DerivedDocument(name=path.replace(".", "-"), path=path, version=version, **content)
+
+
+COUNT = derived("behaviour.orders30d", window={"activity": "order", "function": "count", "over": "30d"})
+SUM = derived(
+    "behaviour.revenue", window={"activity": "order", "function": "sum", "field": "total", "over": "all"}
+)
+SESSIONS = derived("behaviour.sessions", sessions={"activity": "order", "gap": "30m"})
+
+
+def with_behaviour(
+    activities: Sequence[ActivityDocument] = (ORDER,),
+    definitions: Sequence[DerivedDocument] = (COUNT, SUM, SESSIONS),
+    version: int = 1,
+) -> MetadataSnapshot:
+    return snapshot(version).model_copy(
+        update={
+            "activities": tuple(activities),
+            "derived_attributes": tuple(definitions),
+            "behaviour_version": version,
+        }
+    )
+
+
+@pytest.fixture
+def pipeline(tmp_path: Path) -> Pipeline:
+    return Pipeline(tmp_path, snapshot=with_behaviour())
+
+
+def at(days_ago: float) -> str:
+    return datetime.fromtimestamp(NOW - days_ago * 86400, UTC).isoformat().replace("+00:00", "Z")
+
+
+ORDERS = [
+    order(1, 1, order_id="A", created_at=at(40), cart={"total": "10.10", "items": 1}),
+    order(1, 2, order_id="B", created_at=at(20), cart={"total": "0.20", "items": 1}),
+    order(1, 3, order_id="C", created_at=at(2), cart={"total": "5", "items": 1}),
+]
+
+
+def looked_up(pipeline: Pipeline, now_ms: int = NOW_MS) -> dict[str, Any]:
+    reader = pipeline.reader()
+    reader.now_ms = lambda: now_ms
+    (profile,) = reader.lookup(PERSON)
+    found: dict[str, Any] = profile.attributes().get("behaviour", {})
+    return found
+
+
+def projected(pipeline: Pipeline, now_ms: int = NOW_MS) -> None:
+    Projection(pipeline.store, pipeline.index, pipeline.rules, now_ms=lambda: now_ms).sweep()
+
+
+def own(pipeline: Pipeline) -> str:
+    (fragment,) = pipeline.store.ids()
+    return fragment
+
+
+def found(pipeline: Pipeline, number: int) -> list[str]:
+    return pipeline.index.search(Query((Term("behaviour.orders30d", number),))).ids
+
+
+def test_a_look_up_derives_as_of_now(pipeline: Pipeline) -> None:
+    pipeline.process(ORDERS)
+    shown = looked_up(pipeline)
+    assert (shown["orders30d"], shown["revenue"]) == (2, 15.3)
+    assert shown["sessions"]["count"] == 2
+    assert looked_up(pipeline, NOW_MS + 15 * DAY_MS)["orders30d"] == 1
+    assert looked_up(pipeline, NOW_MS - 25 * DAY_MS)["orders30d"] == 1
+
+
+def test_order_and_duplicates_do_not_matter(tmp_path: Path) -> None:
+    results = []
+    for given in (ORDERS, [*reversed(ORDERS), *ORDERS]):
+        pipeline = Pipeline(tmp_path, snapshot=with_behaviour())
+        for each in given:
+            pipeline.process([each])
+        stored = pipeline.store.timelines([own(pipeline)], ["order"])
+        results.append((stored, looked_up(pipeline)))
+    assert results[0] == results[1]
+    assert len(next(iter(results[0][0].values()))) == 3
+
+
+def test_the_index_follows_by_due_entries(pipeline: Pipeline) -> None:
+    outputs = list(pipeline.map_stage().run(ORDERS))
+    pipeline.commit_stage().run(each for output in outputs for each in output.encoded())
+    projected(pipeline)
+    assert found(pipeline, 2) == [own(pipeline)]
+    projected(pipeline, NOW_MS + 5 * DAY_MS)
+    assert found(pipeline, 2) == [own(pipeline)]
+    projected(pipeline, NOW_MS + 12 * DAY_MS)
+    assert (found(pipeline, 2), found(pipeline, 1)) == ([], [own(pipeline)])
+    projected(pipeline, NOW_MS + 60 * DAY_MS)
+    assert found(pipeline, 0) == [own(pipeline)]
+    assert pipeline.store.take_due(NOW_MS + 10_000 * DAY_MS, 10) == 0
+
+
+def test_changed_definitions_reach_the_index_and_back(pipeline: Pipeline) -> None:
+    pipeline.process(ORDERS)
+    projected(pipeline)
+    longer = derived(
+        "behaviour.orders30d", 2, window={"activity": "order", "function": "count", "over": "90d"}
+    )
+    pipeline.snapshot = with_behaviour(definitions=(longer,), version=2)
+    projected(pipeline)
+    assert found(pipeline, 3) == [own(pipeline)]
+    assert pipeline.index.search(Query((Range("behaviour.revenue", lower=0),))).ids == []
+    pipeline.snapshot = with_behaviour(definitions=(), version=3)
+    projected(pipeline)
+    assert found(pipeline, 3) == []
+    assert looked_up(pipeline) == {}
+    pipeline.snapshot = with_behaviour(version=4)
+    projected(pipeline)
+    assert found(pipeline, 2) == [own(pipeline)]
+
+
+def test_protected_values_leave_no_entry(tmp_path: Path) -> None:
+    named = ORDER.model_copy(update={"fields": {"email": "identity.email", "total": "orders.last.total"}})
+    pipeline = Pipeline(tmp_path, snapshot=with_behaviour((named,)))
+    pipeline.process(ORDERS)
+    for fragment in pipeline.store.ids():
+        pages = pipeline.store.timelines([fragment], ["order"])[fragment]
+        assert not any(b"p1@example.com" in page for page in pages.values())
+        assert any(b"15" in page or b"5" in page for page in pages.values())
