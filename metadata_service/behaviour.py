@@ -29,7 +29,7 @@ DERIVED_SOURCE = "derived:"
 
 def _activity(session: Session, definition: ActivityDefinition) -> ActivityDocument:
     from transforms.behaviour.activities import Activity
-    from transforms.spec.jmespath.sources import expression_sources
+    from transforms.schema.expression_sources import expression_sources
 
     Activity(definition)
     read = {path: f"/fields/{name}" for name, path in definition.fields.items()}

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Mapping, Sequence
-from functools import lru_cache, reduce
-from typing import Any, NamedTuple
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from idgraph.model.attributes import Reconciliation
 from idgraph.model.behaviour import ActivityDocument, BehaviourRules, DerivedDocument
@@ -22,8 +22,9 @@ from idgraph.model.timelines import DAY_MS, Entry, PageKey, Timelines
 from merge.identity.components import Person
 from merge.resolution import Shown, shown, tree
 from merge.timelines import timeline
-from transforms.behaviour.derivations import Derivation, Derived, compile_derived
-from transforms.behaviour.windows import earliest
+
+if TYPE_CHECKING:
+    from transforms.behaviour.derivations import Derivation, Derived
 
 
 class Behaviour(NamedTuple):
@@ -107,12 +108,12 @@ class BehaviourReader:
             if len(entries) >= self._activities[name].most
         }
         leaves: list[Shown] = []
-        moments: list[int | None] = []
+        moments: list[int] = []
         for each in self._derivations:
             derived = each.of(timelines, attributes, now_ms, whole_from)
-            moments.append(derived.changes_at)
+            moments += [] if derived.changes_at is None else [derived.changes_at]
             leaves += _leaves(each.definition, derived)
-        return Behaviour(tuple(sorted(leaves)), reduce(earliest, moments))
+        return Behaviour(tuple(sorted(leaves)), min(moments, default=None))
 
     def _attributes(self, person: Person) -> dict[str, Any]:
         """What a profile has that no key opens."""
@@ -158,6 +159,9 @@ def _taken_back(person: Person) -> frozenset[tuple[str, str]]:
 
 @lru_cache(maxsize=1000)
 def _compiled(definition: str) -> Derivation | None:
+    # Loaded where something is derived: reading profiles needs no compiler otherwise.
+    from transforms.behaviour.derivations import compile_derived
+
     try:
         return compile_derived(DerivedDocument.model_validate_json(definition))
     except SpecError:

@@ -28,7 +28,7 @@ from idgraph.model.queries import Clause, Exists, leaves
 from idgraph.model.snapshots import DetectionMode, MetadataSnapshot
 from transforms.schema.attribute_nodes import AttributeNode, AttributePolicy, policy_of, protect_above
 from transforms.schema.data_types import DATA_TYPES, declared_type, is_text
-from transforms.spec.jmespath.sources import expression_sources
+from transforms.schema.expression_sources import expression_sources
 
 MAX_DEPTH = 64
 MAX_PATH = 1024

@@ -1,0 +1,69 @@
+"""Activities and derived attributes in the metadata service: refusals with their place, the snapshot, the catalogue."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import httpx
+import pytest
+
+from idgraph.model.snapshots import MetadataSnapshot
+from tests.metadata_service.conftest import Running
+
+pytestmark = pytest.mark.slow
+
+ORDER = {"name": "order", "source": "orders", "fields": {"total": "orders.last.total"}}
+COUNT = {"name": "orders30d", "path": "behaviour.orders30d", "window": {"activity": "order", "over": "30d"}}
+
+
+def put(service: Running, kind: str, body: dict[str, Any]) -> httpx.Response:
+    return service.admin.put(f"/v1/{kind}/{body['name']}", json=body)
+
+
+def snapshot(service: Running) -> MetadataSnapshot:
+    return MetadataSnapshot.model_validate_json(service.reader.get("/v1/snapshot").content)
+
+
+def test_definitions_reach_the_snapshot_and_the_catalogue(service: Running) -> None:
+    assert put(service, "activities", ORDER).status_code == 201
+    assert put(service, "derived-attributes", COUNT).status_code == 201
+    known = snapshot(service)
+    assert [each.name for each in known.activities] == ["order"]
+    assert [each.path for each in known.derived_attributes] == ["behaviour.orders30d"]
+    attribute = service.reader.get("/v1/attributes/behaviour.orders30d").json()
+    assert (attribute["data_type"], attribute["source"]) == ("integer", "derived:orders30d")
+    put(service, "derived-attributes", COUNT | {"status": "retired"})
+    assert snapshot(service).derived_attributes == ()
+    assert snapshot(service).behaviour_version > known.behaviour_version
+
+
+@pytest.mark.parametrize(
+    ("kind", "body", "pointer"),
+    [
+        ("activities", {"condition": "a["}, "/condition"),
+        ("activities", {"fields": {"id": "_event.id"}}, "/fields/id"),
+        ("activities", {"fields": {"mail": "identity.email"}}, "/fields/mail"),
+        ("activities", {"condition": "identity.email == 'x'"}, "/condition"),
+        ("activities", {"keep": "a year"}, "/keep"),
+        ("derived-attributes", {"path": "a"}, ""),
+        ("derived-attributes", {"path": "a", "window": {"activity": "none"}}, "/window/activity"),
+        (
+            "derived-attributes",
+            {"path": "a", "window": {"activity": "order", "function": "sum", "field": "cost"}},
+            "/window/field",
+        ),
+        ("derived-attributes", {"path": "identity.email.count", "window": {"activity": "order"}}, "/path"),
+        ("derived-attributes", {"path": "consents.x", "window": {"activity": "order"}}, "/path"),
+        ("derived-attributes", {"path": "behaviour", "window": {"activity": "order"}}, "/path"),
+        ("derived-attributes", {"path": "a", "expression": "b["}, "/expression"),
+    ],
+)
+def test_what_cannot_work_is_refused_with_the_place(
+    service: Running, kind: str, body: dict[str, Any], pointer: str
+) -> None:
+    protected = {"path": "identity.email", "data_type": "string", "encryption": "searchable"}
+    assert service.admin.put("/v1/attributes/identity.email", json=protected).status_code == 201
+    put(service, "activities", ORDER)
+    put(service, "derived-attributes", COUNT)
+    answer = put(service, kind, {"name": "x"} | body)
+    assert (answer.status_code, answer.json().get("pointer", "")) == (422, pointer), answer.text
