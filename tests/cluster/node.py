@@ -21,15 +21,20 @@ CAPACITY = {"cpu": "32", "memory": "64Gi", "pods": "110", "ephemeral-storage": "
 
 
 class Nodes:
-    """The nodes, and the pods that run there, by uid."""
+    """The nodes, and the pods that run there, by uid. Containers that begin have `environment` beside their own, and all of them
+    the folder `marks`."""
 
     def __init__(self, api: Api, network: Network, folder: Path, images: dict[str, Path]) -> None:
         self.api = api
         self.running: dict[str, PodRunner] = {}
-        self._site = Site(api, network, folder, folder / "hosts", images)
+        self.environment: dict[str, str] = {}
+        self.marks = folder / "marks"
+        self._site = Site(api, network, folder, folder / "hosts", images, self.environment, self.marks)
         self._stopped = threading.Event()
         self._leased = 0.0
         folder.mkdir(parents=True)
+        self.marks.mkdir()
+        self.marks.chmod(0o777)
         self._site.hosts.write_text("127.0.0.1 localhost\n")
         for name in NODES:
             self._register(name)

@@ -35,6 +35,7 @@ IMAGE_ENVIRONMENT = {
     "KUBERNETES_SERVICE_HOST": "kubernetes.default.svc",
     "KUBERNETES_SERVICE_PORT": "443",
 }
+MARKS = Path("/var/marks")
 ENTRYPOINT = ["/opt/idgraph/entrypoint.sh"]
 
 
@@ -46,6 +47,10 @@ class Site(NamedTuple):
     folder: Path
     hosts: Path
     images: dict[str, Path]
+    environment: dict[str, str]
+    """More of it, for processes that begin from now on."""
+    marks: Path
+    """A folder that all containers have, at `MARKS`."""
 
 
 def now() -> str:
@@ -297,6 +302,7 @@ class PodRunner:
                 shutil.copystat(source.parent, source)
                 os.chown(source, 0, source.parent.stat().st_gid)
             mounts.append((mount["mountPath"], str(source), mount.get("readOnly", False)))
+        mounts.append((str(MARKS), str(self._site.marks), False))
         spec = {
             "root": str(root),
             "image": str(self._site.images[each.spec["image"]]),
@@ -306,7 +312,7 @@ class PodRunner:
             "is_read_only": each.spec.get("securityContext", {}).get("readOnlyRootFilesystem", False),
             "folder": each.spec.get("workingDir", "/"),
             "command": command,
-            "environment": IMAGE_ENVIRONMENT | self._environment(each.spec),
+            "environment": IMAGE_ENVIRONMENT | self._site.environment | self._environment(each.spec),
         }
         file = self._folder / f"{name}.json"
         file.write_text(json.dumps(spec))

@@ -14,6 +14,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import httpx
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.hashes import SHA256
@@ -36,7 +37,10 @@ GOOD, BETTER, BROKEN = "0.1.0", "0.1.1", "0.2.0"
 """Tags: of the same content, and one whose flow cannot start."""
 
 PARTITIONS = 2
+BATCH_OFFSETS = 100
 TIMEOUT = "6m"
+PATIENCE = 240
+"""Seconds."""
 
 RESOURCES = {"requests": {"cpu": "100m", "memory": "256Mi"}}
 
@@ -95,6 +99,24 @@ class Cluster:
             f"/api/v1/namespaces/{SPACE}/pods", labelSelector=f"app.kubernetes.io/component={component}"
         )
 
+    def ready(self, component: str) -> list[dict[str, Any]]:
+        return [
+            each
+            for each in self.pods(component)
+            if "deletionTimestamp" not in each["metadata"]
+            and any(
+                one["type"] == "Ready" and one["status"] == "True"
+                for one in each["status"].get("conditions", ())
+            )
+        ]
+
+    def is_whole(self, component: str) -> bool:
+        return len(self.ready(component)) == len(self.pods(component)) > 0
+
+    def is_paused(self, flow: str) -> bool:
+        ip = self.nodes.pod(f"idgraph-flow-{flow}-").ip
+        return bool(httpx.get(f"http://{ip}:9410/health/ready").json()["paused"])
+
     def admin(self, *words: str) -> str:
         """What a command prints beside the metadata service, as its first admin."""
         return self.nodes.pod("idgraph-metadata").command("metadata", *words).stdout
@@ -104,9 +126,9 @@ class Cluster:
         token = f"IDGRAPH_METADATA__TOKEN={self.admin('cat', '/var/lib/idgraph/state/admin.token').strip()}"
         return self.nodes.pod("idgraph-profiles").command("profiles", "env", token, *words).stdout
 
-    def until(self, is_so: Callable[[], Any], seconds: float, what: str) -> Any:
+    def until(self, is_so: Callable[[], Any], what: str) -> Any:
         """What it gives as soon as it is true."""
-        deadline = time.monotonic() + seconds
+        deadline = time.monotonic() + PATIENCE
         while not (found := is_so()):
             assert time.monotonic() < deadline, f"{what}\n{self.describe()}"
             time.sleep(0.5)
@@ -141,7 +163,12 @@ def _values(brokers: str, tables: str, index: str) -> dict[str, Any]:
     return {
         "image": {"repository": REPOSITORY, "tag": GOOD},
         "settings": {
-            "kafka": {"bootstrap_servers": brokers},
+            # Small micro-batches: a backlog has several.
+            "kafka": {
+                "bootstrap_servers": brokers,
+                "max_offsets_per_batch": BATCH_OFFSETS,
+                "min_offsets_per_batch": BATCH_OFFSETS,
+            },
             "store": {"kind": "dynamodb", "region": "eu-central-1", "endpoint": tables},
             "index": {
                 "kind": "elasticsearch",
