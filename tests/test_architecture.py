@@ -76,6 +76,8 @@ ONLY_IN: dict[str, tuple[str, ...]] = {
     "elastic_transport": ("sinks/elasticsearch/",),
     "fastavro": ("transforms/payloads/avro.py",),
     "google": ("transforms/payloads/protobuf.py",),
+    "onnx": ("transforms/behaviour/models.py",),
+    "onnxruntime": ("transforms/behaviour/models.py",),
     "re2": ("transforms/spec/jolt/functions/patterns.py",),
     "httpx": ("sinks/", "idgraph/client/"),
     # The metadata service opens its own SQLite file; SQLAlchemy only borrows the connection.

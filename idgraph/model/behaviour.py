@@ -156,9 +156,34 @@ class Pattern(FrozenDocument):
     )
 
 
+class ModelInput(FrozenDocument):
+    """A column of a model's row."""
+
+    path: str = Field(min_length=1, max_length=1024, description="The attribute; a derived one too.")
+    default: bool | int | float | str | None = Field(
+        default=None,
+        description="In place of a value that is missing or of another type. Without one the person has no value then.",
+    )
+
+
+class AppliedModel(FrozenDocument):
+    """An ONNX model and what it is given of a profile: one row, in the order of the model's inputs and their columns."""
+
+    digest: str = Field(pattern=r"^[0-9a-f]{64}$", description="SHA-256 of the model's bytes.")
+    inputs: tuple[ModelInput, ...] = Field(min_length=1, max_length=1000)
+    output: str | None = Field(default=None, description="Needed where the model has several.")
+    column: int | None = Field(default=None, ge=0, description="Needed where the output has several.")
+    digits: int = Field(
+        default=6,
+        ge=0,
+        le=15,
+        description="Decimals to which a number is rounded: machines differ in the last ones.",
+    )
+
+
 class DerivedDefinition(_Definition):
     """An attribute whose value is a function of a person's attributes and timelines at a moment. One of `window`, `sessions`,
-    `pattern`, `expression` says which."""
+    `pattern`, `expression`, `model` says which."""
 
     path: str = Field(min_length=1, max_length=1024)
     data_type: DataType | None = Field(
@@ -168,11 +193,13 @@ class DerivedDefinition(_Definition):
     sessions: SessionWindow | None = None
     pattern: Pattern | None = None
     expression: Expression | None = Field(default=None, description="JMESPath over the profile's attributes.")
+    model: AppliedModel | None = None
 
     @model_validator(mode="after")
     def _one_kind(self) -> Self:
-        if sum(each is not None for each in (self.window, self.sessions, self.pattern, self.expression)) != 1:
-            raise ValueError("give one of `window`, `sessions`, `pattern`, `expression`")
+        kinds = (self.window, self.sessions, self.pattern, self.expression, self.model)
+        if sum(each is not None for each in kinds) != 1:
+            raise ValueError("give one of `window`, `sessions`, `pattern`, `expression`, `model`")
         return self
 
     @property

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from idgraph.model.behaviour import DerivedDocument, Pattern
+from idgraph.model.behaviour import AppliedModel, DerivedDocument, Pattern
 from idgraph.model.errors import SpecError, TransformError
 from idgraph.model.timelines import Entry
+from transforms.behaviour.models import LoadModel, ModelDerivation, no_models
 from transforms.behaviour.patterns.derivation import PatternDerivation
 from transforms.behaviour.sessions import SessionsDerivation
 from transforms.behaviour.windows import Derived, WindowDerivation, leaves_of
@@ -47,8 +48,9 @@ class Derivation:
         return self._function(timelines, attributes, now, whole_from or {})
 
 
-def compile_derived(definition: DerivedDocument) -> Derivation:
-    """Raises SpecError with a pointer into the definition."""
+def compile_derived(definition: DerivedDocument, load_model: LoadModel = no_models) -> Derivation:
+    """`load_model` gives the bytes of the model with a digest, and raises KeyError if there is none. Raises SpecError with a
+    pointer into the definition."""
     if definition.window is not None:
         return Derivation(
             definition, _of_one("window", definition.window.activity, WindowDerivation, definition.window)
@@ -60,6 +62,8 @@ def compile_derived(definition: DerivedDocument) -> Derivation:
         )
     if definition.pattern is not None:
         return Derivation(definition, _pattern(definition.pattern))
+    if definition.model is not None:
+        return Derivation(definition, _model(definition.model, load_model))
     return Derivation(definition, _expression(definition.expression or ""))
 
 
@@ -84,6 +88,14 @@ def _pattern(pattern: Pattern) -> _Function:
     except SpecError as error:
         raise error.under("/pattern") from None
     return lambda timelines, _attributes, now, whole_from: of(timelines, now, whole_from)
+
+
+def _model(model: AppliedModel, load_model: LoadModel) -> _Function:
+    try:
+        of = ModelDerivation(model, load_model).of
+    except SpecError as error:
+        raise error.under("/model") from None
+    return lambda _timelines, attributes, _now, _whole_from: of(attributes)
 
 
 def _expression(text: str) -> _Function:

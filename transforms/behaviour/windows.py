@@ -46,6 +46,8 @@ class Derived(NamedTuple):
     """False where an entry that would count may be missing, because it was dropped or never recorded."""
     problem: str | None = None
     """Why it has no value, where its definition could not be evaluated. Without values of the profile."""
+    model: str | None = None
+    """The digest of the model that gave the value."""
 
 
 def leaves_of(value: Any, *keys: str) -> Iterator[tuple[str, Any]]:
