@@ -17,8 +17,12 @@ class StoredLedger(NamedTuple):
     stored_bytes: int
 
 
+COMPACTED = -1
+"""Stands for the id of the ledger to which a topic is compacted. It goes first, and is read as a whole."""
+
+
 class Ledgers(NamedTuple):
-    """Those that a partition has now, the last one open. `end` is the position after the last entry that may be read."""
+    """Those that a partition has now, the last one open, the first perhaps `COMPACTED`. `end` is the position after the last entry that may be read."""
 
     present: tuple[StoredLedger, ...]
     end: int
@@ -30,7 +34,12 @@ class Ledgers(NamedTuple):
 
     def has_lost(self, since: int) -> bool:
         """Whether entries from `since` on may have been deleted. A ledger that is gone does not say whether it had more."""
-        return bool(self.present) and place(since)[0] < self.present[0].id
+        return COMPACTED < place(since)[0] < place(self.first_whole)[0]
+
+    @property
+    def first_whole(self) -> int:
+        """The position of the first entry that is there as it was published."""
+        return next((position(each.id, 0) for each in self.present if each.id > COMPACTED), self.end)
 
     def entries(self, since: int, until: int) -> int:
         """The number of entries between two positions that are there."""
@@ -46,7 +55,9 @@ class Ledgers(NamedTuple):
         until = since
         for ledger, low, high in self._between(since, self.end):
             each = max(1, _share(ledger, 1))
-            count = min(high - low, max(most_bytes // each, 1 if until == since else 0))
+            count = high - low
+            if ledger.id > COMPACTED:
+                count = min(count, max(most_bytes // each, 1 if until == since else 0))
             if not count:
                 break
             until = position(ledger.id, low + count)
@@ -57,9 +68,10 @@ class Ledgers(NamedTuple):
         """The same range as ranges within one ledger, of at most the `parts`th of its entries."""
         size = max(1, -(-self.entries(since, until) // parts))
         return [
-            (position(ledger.id, begin), position(ledger.id, min(begin + size, high)))
+            (position(ledger.id, begin), position(ledger.id, min(begin + step, high)))
             for ledger, low, high in self._between(since, until)
-            for begin in range(low, high, size)
+            for step in (size if ledger.id > COMPACTED else high,)
+            for begin in range(low, high, step)
         ]
 
     def before(self, at: int, entries: int) -> int:
@@ -133,5 +145,8 @@ def behind(admin: PulsarAdmin, topic: str, partition: int, since: int, found: Le
     entries = found.entries(since, found.end)
     if not entries:
         return Behind(0, 0.0)
-    first = admin.entry(topic, partition, found.split(since, found.end, 1)[0][0])
+    oldest = found.split(since, found.end, 1)[0][0]
+    if place(oldest)[0] == COMPACTED:
+        return Behind(entries)
+    first = admin.entry(topic, partition, oldest)
     return Behind(entries * first.messages, max(0.0, time.time() - first.published))

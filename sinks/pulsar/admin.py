@@ -12,7 +12,7 @@ import httpx
 
 from idgraph.model.errors import ConfigError, SourceUnavailableError
 from idgraph.model.pulsar import WHOLE, PulsarSettings, partition_name, place, position
-from idgraph.model.pulsar_ledgers import Ledgers, StoredEntry, StoredLedger
+from idgraph.model.pulsar_ledgers import COMPACTED, Ledgers, StoredEntry, StoredLedger
 from idgraph.model.transport import client_options
 from sinks.credentials import secret_in
 
@@ -199,5 +199,8 @@ def _ledgers(stats: dict[str, Any]) -> Ledgers:
     ledger, entry = map(int, stats["lastConfirmedEntry"].split(":"))
     if found:
         found[-1] = StoredLedger(found[-1].id, stats["currentLedgerEntries"], stats["currentLedgerSize"])
+    compacted = stats["compactedLedger"]
+    if compacted["entries"] > 0:
+        found.insert(0, StoredLedger(COMPACTED, compacted["entries"], compacted["size"]))
     # Written and not confirmed yet counts for the next look.
     return Ledgers(tuple(found), position(ledger, entry + 1))

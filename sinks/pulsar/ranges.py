@@ -13,6 +13,7 @@ import pulsar
 
 from idgraph.model.errors import ConfigError, FlowStoppedError, IdgraphError, SourceUnavailableError
 from idgraph.model.pulsar import PulsarSettings, partition_name, place, position, written
+from idgraph.model.pulsar_ledgers import COMPACTED
 from sinks.credentials import secret_in
 from sinks.pulsar.admin import HttpPulsarAdmin
 
@@ -53,6 +54,9 @@ class PulsarRanges:
         whose first chunks are gone, ConfigError for what must be repaired.
         """
         assert since is not None  # noqa: S101 - the driver knows where a partition begins
+        if place(since)[0] == COMPACTED:
+            yield from self._compacted(topic, partition)
+            return
         name, following = partition_name(topic, partition), since
         passed_over: list[int] = []
         for at, message in self._messages(name, partition, since, until):
@@ -68,6 +72,15 @@ class PulsarRanges:
                 raise SourceUnavailableError(
                     f"Pulsar, {name}: the message at {written(at)} was not delivered"
                 )
+
+    def _compacted(self, topic: str, partition: int) -> Iterator[ReadMessage]:
+        """What a compacted topic has kept of ledgers that are gone: the newest message of each key."""
+        ledgers = (self._admin().ledgers(topic) or {}).get(partition)
+        until = ledgers.first_whole if ledgers else 0
+        for _, message in self._messages(partition_name(topic, partition), partition, 0, until, True):
+            # Of a batch, the others are left as messages of nothing.
+            if message.key or message.value:
+                yield message
 
     def _chunked(self, topic: str, partition: int, at: int) -> ReadMessage:
         """The message whose last chunk is at a position, and whose first one is before the range."""
@@ -87,15 +100,19 @@ class PulsarRanges:
         )
 
     def _messages(
-        self, name: str, partition: int, since: int, until: int
+        self, name: str, partition: int, since: int, until: int, is_compacted: bool = False
     ) -> Iterator[tuple[int, ReadMessage]]:
         """The messages that the client delivers, each with its entry's position."""
         reader: pulsar.Reader | None = None
         deadline = time.monotonic() + self._settings.answer_seconds
         try:
-            start = pulsar.MessageId(partition, *place(since), -1)
+            start = pulsar.MessageId(partition, *place(max(0, since)), -1)
             reader = self._client().create_reader(
-                f"persistent://{name}", start, receiver_queue_size=_QUEUE, start_message_id_inclusive=True
+                f"persistent://{name}",
+                start,
+                receiver_queue_size=_QUEUE,
+                is_read_compacted=is_compacted,
+                start_message_id_inclusive=True,
             )
             while True:
                 try:

@@ -329,3 +329,32 @@ def test_schemas_of_the_broker(pulsar: Pulsar, follow: Follow) -> None:
     native = schema.ProtobufNativeSchema(api_pb2.Mixin)
     assert published((native, api_pb2.Mixin(name="m"))) == [{"name": "m", "root": ""}]
     assert published((schema.BytesSchema(), b"{}")) == [DeadLetterReason.NO_SCHEMA]
+
+
+@pytest.mark.parametrize("is_batched", [False, True])
+def test_a_compacted_topic_whose_ledgers_are_gone(pulsar: Pulsar, follow: Follow, is_batched: bool) -> None:
+    topic = f"public/short/{next(names)}"
+    pulsar.create(topic, partitions=0)
+    for n in range(9):
+        pulsar.publish(
+            topic, [b"old", b"%d" % n] if n else [b"gone", None], f"k{n}", batching_enabled=is_batched
+        )
+    before = follow(topics=(topic,))
+    first = next(row for row in before.rows())
+    pulsar.admin("PUT", f"persistent/{topic}/compaction")
+    path = f"persistent/{topic}/compaction"
+    until(lambda: pulsar.admin("GET", path)["status"] == "SUCCESS", what="a compacted topic")
+    pulsar.admin("PUT", f"persistent/{topic}/unload")
+    pulsar.publish(topic, [b"last"], "k9")
+    pulsar.admin("POST", f"persistent/{topic}/trim")
+    flow = follow(topics=(topic,), most_bytes=1)
+    until(lambda: (flow.admin.ledgers(topic) or {})[-1].has_lost(first[2]), what="a trimmed ledger")
+    kept, live = flow.steps()
+    # Whether a deletion is kept, too, is the compactor's choice.
+    assert list(filter(None, kept)) == [b"%d" % n for n in range(1, 9)]
+    assert live == [b"last"]
+    pulsar.publish(topic, [b"live"], "k10")
+    flow.restart()
+    assert flow.steps() == [[b"live"]]
+    with pytest.raises(FlowStoppedError, match="not read yet"):
+        before.step()
