@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
+from idgraph.model import paths
 from idgraph.model.behaviour import AppliedModel, DerivedDocument, Pattern
 from idgraph.model.errors import SpecError, TransformError
 from idgraph.model.timelines import Entry
@@ -15,9 +16,10 @@ from transforms.behaviour.windows import Derived, WindowDerivation, leaves_of
 from transforms.schema import data_types
 from transforms.spec.budget import start
 from transforms.spec.jmespath.compilation import compile_expression
+from transforms.spec.jmespath.growth import all_read
 from transforms.spec.limits import DEFAULT_LIMITS, measure
 
-__all__ = ["Derivation", "Derived", "compile_derived"]
+__all__ = ["Derivation", "Derived", "compile_derived", "derive"]
 
 Timelines: TypeAlias = Mapping[str, Sequence[Entry]]
 _Function: TypeAlias = Callable[[Timelines, Mapping[str, Any], int, Mapping[str, int]], Derived]
@@ -26,8 +28,14 @@ _Function: TypeAlias = Callable[[Timelines, Mapping[str, Any], int, Mapping[str,
 class Derivation:
     """One definition, compiled. Pure: the same arguments give the same result on each machine."""
 
-    def __init__(self, definition: DerivedDocument, function: _Function) -> None:
+    def __init__(
+        self, definition: DerivedDocument, function: _Function, stage: int = 0, reads: Iterable[str] = ()
+    ) -> None:
         self.definition = definition
+        self.stage = stage
+        """0 reads timelines, 1 attributes and results of 0, 2 also those of 1."""
+        self.reads = tuple(reads)
+        """The paths at or below which all attributes stand that it reads; the empty path: anywhere."""
         self._function = function
 
     def of(
@@ -48,6 +56,60 @@ class Derivation:
         return self._function(timelines, attributes, now, whole_from or {})
 
 
+def derive(
+    derivations: Sequence[Derivation],
+    timelines: Timelines,
+    attributes: Mapping[str, Any],
+    now: int,
+    whole_from: Mapping[str, int] | None = None,
+) -> list[Derived]:
+    """The results of all derivations of a person, in their order; the arguments are those of `Derivation.of`.
+
+    Expressions read what is derived from timelines beside the attributes, models what expressions give too. A result is
+    incomplete if one that it reads is.
+    """
+    results: dict[int, Derived] = {}
+    known: Mapping[str, Any] = attributes
+    incomplete: list[str] = []
+    stages = [[at for at, each in enumerate(derivations) if each.stage == stage] for stage in range(3)]
+    for stage, members in enumerate(stages):
+        if stage and members and results:
+            known = _with_derived(
+                attributes, {derivations[at].definition.path: results[at] for at in results}
+            )
+        for at in members:
+            each = derivations[at]
+            derived = each.of(timelines, known, now, whole_from)
+            if any(
+                paths.is_within(one, path) or paths.is_within(path, one)
+                for one in each.reads
+                for path in incomplete
+            ):
+                derived = derived._replace(is_complete=False)
+            results[at] = derived
+        incomplete += [derivations[at].definition.path for at in members if not results[at].is_complete]
+    return [results[at] for at in range(len(derivations))]
+
+
+def _with_derived(attributes: Mapping[str, Any], derived: Mapping[str, Derived]) -> dict[str, Any]:
+    """Attributes as nested objects, with the values of derived ones at their paths."""
+    tree = _copied(attributes)
+    for path, result in derived.items():
+        for below, value in result.leaves.items():
+            *above, last = (*paths.split(path), *(paths.split(below) if below else ()))
+            node = tree
+            for key in above:
+                if type(node.get(key)) is not dict:
+                    node[key] = {}
+                node = node[key]
+            node[last] = value
+    return tree
+
+
+def _copied(tree: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: _copied(value) if type(value) is dict else value for key, value in tree.items()}
+
+
 def compile_derived(definition: DerivedDocument, load_model: LoadModel = no_models) -> Derivation:
     """`load_model` gives the bytes of the model with a digest, and raises KeyError if there is none. Raises SpecError with a
     pointer into the definition."""
@@ -63,8 +125,9 @@ def compile_derived(definition: DerivedDocument, load_model: LoadModel = no_mode
     if definition.pattern is not None:
         return Derivation(definition, _pattern(definition.pattern))
     if definition.model is not None:
-        return Derivation(definition, _model(definition.model, load_model))
-    return Derivation(definition, _expression(definition.expression or ""))
+        inputs = (each.path for each in definition.model.inputs)
+        return Derivation(definition, _model(definition.model, load_model), 2, inputs)
+    return _expression(definition, definition.expression or "")
 
 
 def _of_one(kind: str, activity: str, make: Callable[[Any], Any], part: Any) -> _Function:
@@ -98,9 +161,9 @@ def _model(model: AppliedModel, load_model: LoadModel) -> _Function:
     return lambda _timelines, attributes, _now, _whole_from: of(attributes)
 
 
-def _expression(text: str) -> _Function:
+def _expression(definition: DerivedDocument, text: str) -> Derivation:
     try:
-        evaluate = compile_expression(text).evaluate
+        evaluate, _, tree = compile_expression(text)
     except SpecError as error:
         raise error.under("/expression") from None
 
@@ -116,4 +179,4 @@ def _expression(text: str) -> _Function:
         problem = data_types.problem(value)
         return Derived({}, problem=f"the result is {problem}") if problem else Derived(dict(leaves_of(value)))
 
-    return function
+    return Derivation(definition, function, 1, map(paths.join, all_read(tree)))

@@ -29,7 +29,7 @@ def entry(time: int, number: int = 0, source: str = "shop", **fields: Any) -> En
 
 def derived(**kind: Any) -> DerivedDocument:
     """A definition of one kind."""
-    return DerivedDocument.model_validate({"name": "d", "path": "a.b", "version": 1, **kind})
+    return DerivedDocument.model_validate({"name": "d", "path": "a.b", "version": 1} | kind)
 
 
 def hop(length: int) -> int:

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from idgraph.model.behaviour import DerivedDefinition
 from idgraph.model.errors import SpecError
 from idgraph.model.timelines import Entry
-from tests.transforms.behaviour.naive import BEGIN, derived, entry, moments, timelines
-from transforms.behaviour.derivations import Derived, compile_derived
+from tests.transforms.behaviour.naive import BEGIN, DAY, derived, entry, moments, timelines
+from transforms.behaviour.derivations import Derived, compile_derived, derive
 
 PROFILE = {"name": {"first": "Ann", "last": "Lee"}, "visits": [3, 4], "nothing": None}
 
@@ -91,3 +91,28 @@ def test_other_activities_do_not_count() -> None:
     )
     assert found.leaves == {"": 1}
     assert found.is_complete
+
+
+def test_expressions_read_what_is_derived_from_timelines() -> None:
+    definitions: list[tuple[dict[str, Any], str]] = [
+        ({"expression": "sum([orders.all, orders.recent, base])"}, "orders.total"),
+        ({"window": {"activity": "orders"}}, "orders.all"),
+        ({"window": {"activity": "orders", "over": "30d"}}, "orders.recent"),
+        ({"expression": "orders.total"}, "other"),
+    ]
+    compiled = [compile_derived(derived(**kind, path=path)) for kind, path in definitions]
+    timelines = {"orders": [entry(BEGIN), entry(BEGIN + 60 * DAY, 2)]}
+    attributes = {"base": 10, "orders": {"named": "kept"}}
+    results = derive(compiled, timelines, attributes, BEGIN + 61 * DAY, {"orders": BEGIN + 40 * DAY})
+    assert [each.leaves.get("") for each in results] == [13, 2, 1, None]
+    assert [each.is_complete for each in results] == [False, False, False, True]
+    assert results[1:3] == [
+        each.of(timelines, {}, BEGIN + 61 * DAY, {"orders": BEGIN + 40 * DAY}) for each in compiled[1:3]
+    ]
+    assert attributes == {"base": 10, "orders": {"named": "kept"}}
+    whole = derive(compiled, timelines, attributes, BEGIN + 61 * DAY)
+    assert all(each.is_complete for each in whole)
+
+
+def test_nothing_to_derive() -> None:
+    assert derive([], {}, {}, BEGIN) == []

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from idgraph.model.errors import SpecError
-from tests.transforms.behaviour.naive import BEGIN, derived
+from tests.transforms.behaviour.naive import BEGIN, derived, entry
 from tests.transforms.behaviour.onnx_models import (
     BOOL,
     DOUBLE,
@@ -23,7 +23,7 @@ from tests.transforms.behaviour.onnx_models import (
     same,
     tensor,
 )
-from transforms.behaviour.derivations import Derivation, Derived, compile_derived
+from transforms.behaviour.derivations import Derivation, Derived, compile_derived, derive
 from transforms.behaviour.models import LARGEST_MODEL_BYTES, MOST_NODES, check_model
 
 
@@ -89,6 +89,14 @@ def test_without_a_default_there_is_no_value() -> None:
 def test_types(kind: int, given: Any, value: Any) -> None:
     shown = of(same(kind), {"a": given}, "a").leaves.get("")
     assert (type(shown), repr(shown)) == (type(value), repr(value))
+
+
+def test_a_model_reads_what_is_derived_of_timelines_and_by_expressions() -> None:
+    scored = compiled(linear([1, 100]), "a.b", "double")
+    orders = compile_derived(derived(window={"activity": "orders"}))
+    double = compile_derived(derived(expression="sum([a.b, a.b])", path="double"))
+    results = derive([scored, double, orders], {"orders": [entry(BEGIN)]}, {}, BEGIN + 1)
+    assert [each.leaves for each in results] == [{"": 201.5}, {"": 2}, {"": 1}]
 
 
 def test_digits() -> None:
