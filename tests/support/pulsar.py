@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import subprocess
+import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 from urllib.error import URLError
@@ -121,3 +122,14 @@ def _properties(folder: Path, port: int, web: int) -> dict[str, object]:
         "defaultRetentionTimeInMinutes": -1,
         "defaultRetentionSizeInMB": -1,
     }
+
+
+def main() -> None:
+    """Run a server for development in a folder until Ctrl-C; prints the table `[pulsar]` for it."""
+    with pulsar(Path(sys.argv[1]).absolute()) as server, suppress(KeyboardInterrupt):
+        print(f'[pulsar]\nservice_url = "{server.service_url}"\nadmin_url = "{server.admin_url}"', flush=True)
+        server.process.wait()
+
+
+if __name__ == "__main__":
+    main()
