@@ -67,8 +67,7 @@ def _directory(settings: Settings) -> Iterator[Finding]:
             text = f"it belongs to user {state.st_uid}, and this process runs as {os.geteuid()}"
             yield Finding("foreign", each, text, f"sudo chown -R $(id -un) {directory}")
         elif state.st_mode & 0o077:
-            text = "other users of this machine can read it"
-            yield Finding("open to others", each, text, f"chmod go= {each}")
+            yield _open_to_others(each)
     if not os.access(directory, os.W_OK | os.X_OK):
         yield Finding("foreign", directory, "it cannot be written to", f"mount, or chmod u+w {directory}")
 
@@ -88,13 +87,30 @@ def _disk(settings: Settings) -> Iterator[Finding]:
 
 def _keyring(settings: Settings) -> Iterator[Finding]:
     place = settings.keyring_file()
+    if place.exists() and place.stat().st_mode & 0o077:
+        if place.parent != settings.directory:  # Else it is the directory's finding.
+            yield _open_to_others(place)
+        return
+    error = _fault_of_keyring(settings)
+    if isinstance(error, KeyServiceError):
+        yield Finding("unreachable", place, error, "aws kms describe-key (see docs/security.md)")
+    elif error is not None and place.exists():
+        yield Finding("damaged", place, error, f"cp COPY {place}")
+    elif error is not None:
+        is_needed = settings.store.kind == "sqlite" and stores.holds_data_keys(settings.directory)
+        yield Finding("missing", place, error, f"cp COPY {place}" if is_needed else "idgraph keys init")
+
+
+def _fault_of_keyring(settings: Settings) -> IdgraphError | None:
     try:
         ensure_keyring(settings)
-    except KeyServiceError as error:
-        yield Finding("unreachable", place, error, "aws kms describe-key (see docs/security.md)")
     except IdgraphError as error:
-        kind = "damaged" if settings.keyring_file().exists() else "missing"
-        yield Finding(kind, place, error, "idgraph keys init, or restore the keyring from its copy")
+        return error
+    return None
+
+
+def _open_to_others(place: Path) -> Finding:
+    return Finding("open to others", place, "other users of this machine can read it", f"chmod go= {place}")
 
 
 def _stores(settings: Settings) -> Iterator[Finding]:
@@ -113,8 +129,8 @@ def _stores(settings: Settings) -> Iterator[Finding]:
             yield from wrong
         if not (settings.directory / stores.PROFILES).exists():
             return
-    if wrong or not settings.keyring_file().exists():
-        return
+    if wrong or _fault_of_keyring(settings) is not None:
+        return  # Without the keyring, whose finding it is, nothing more can be said.
     try:
         with wiring.opened_keys(settings, own=True):
             pass

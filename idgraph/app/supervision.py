@@ -78,19 +78,28 @@ class _Supervisor:
                 process.kill()
 
     async def _start(self, part: Part) -> None:
-        self._running[part] = await asyncio.create_subprocess_exec(
-            *part.command,
-            # It ends with us.
-            stdin=PIPE,
-            # As JSON, a flow's micro-batches are among its messages.
-            stdout=DEVNULL if is_on() else PIPE,
-            stderr=PIPE,
-            # A terminal's Ctrl-C is for us.
-            process_group=0,
-            limit=MOST_LINE_BYTES,
-            env=os.environ | {"PYTHONUNBUFFERED": "1"},
-        )
-        self._following[part] = asyncio.create_task(self._follow(part, self._running[part]))
+        # Pipes of our own: the end of a process with asyncio's is only known when nobody holds them any more, and Java writes
+        # its archive of classes for half a minute after the first run of a flow.
+        errors, to_errors = await _pipe()
+        output, to_output = (None, None) if is_on() else await _pipe()
+        try:
+            process = self._running[part] = await asyncio.create_subprocess_exec(
+                *part.command,
+                # It ends with us.
+                stdin=PIPE,
+                # As JSON, a flow's micro-batches are among its messages.
+                stdout=DEVNULL if to_output is None else to_output,
+                stderr=to_errors,
+                # A terminal's Ctrl-C is for us.
+                process_group=0,
+                env=os.environ | {"PYTHONUNBUFFERED": "1"},
+            )
+        finally:
+            for each in (to_errors, to_output):
+                if each is not None:
+                    os.close(each)
+        streams = [errors] if output is None else [output, errors]
+        self._following[part] = asyncio.create_task(self._follow(part, process, streams))
 
     async def _until_listening(self, url: str) -> None:
         due = time.monotonic() + WAIT_SECONDS
@@ -106,8 +115,7 @@ class _Supervisor:
             self._running[part].terminate()
         await asyncio.gather(*(self._following[part] for part in parts))
 
-    async def _follow(self, part: Part, process: Process) -> None:
-        streams = [each for each in (process.stdout, process.stderr) if each is not None]
+    async def _follow(self, part: Part, process: Process, streams: list[asyncio.StreamReader]) -> None:
         readers = [asyncio.create_task(self._show(part.name, each)) for each in streams]
         code = await process.wait()
         await asyncio.wait(readers, timeout=LAST_LINES_SECONDS)
@@ -141,6 +149,16 @@ class _Supervisor:
         say(f"{name} {how}{others}", logging.ERROR if code else logging.WARNING)
         self._code = self._code or (1 if code < 0 else code)
         self._ending.set()
+
+
+async def _pipe() -> tuple[asyncio.StreamReader, int]:
+    """The reader of a pipe, and the descriptor to write to."""
+    reading, writing = os.pipe()
+    stream = asyncio.StreamReader(limit=MOST_LINE_BYTES)
+    await asyncio.get_running_loop().connect_read_pipe(
+        lambda: asyncio.StreamReaderProtocol(stream), os.fdopen(reading, "rb")
+    )
+    return stream, writing
 
 
 def _shown(name: str, line: str) -> str:

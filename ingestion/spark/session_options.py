@@ -20,6 +20,9 @@ import pyspark
 from idgraph.model.sources import FlowConfig
 from idgraph.model.spark import SparkSettings, is_local
 
+STOP_SECONDS = 20
+"""The longest wait for the end of a query that was told to stop."""
+
 CODE = "idgraph"
 """Below an executor's working folder: what was in the archive."""
 
@@ -68,6 +71,8 @@ def session_options(
         "spark.sql.sources.parallelPartitionDiscovery.threshold": "1000000",
         "spark.sql.streaming.checkpointFileManagerClass": _CHECKPOINT_MANAGER,
         "spark.sql.streaming.metricsEnabled": "false",
+        # A second signal ends the thread of Java that a resting query's lock belongs to: that query never ends by itself.
+        "spark.sql.streaming.stopTimeout": f"{STOP_SECONDS}s",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         # A commit task starts on the first shuffle blocks while the JVM still prepares the next.
         "spark.sql.execution.arrow.maxBytesPerBatch": "4m",

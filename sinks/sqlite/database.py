@@ -13,6 +13,7 @@ import threading
 import weakref
 from collections.abc import Callable, Collection, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from itertools import chain
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -252,9 +253,11 @@ def among(
 ) -> Iterator[Any]:
     """The rows whose column, with which the query ends, has one of these values."""
     listed = values if isinstance(values, list) else list(values)
-    for start in range(0, len(listed), CHUNK):
-        chunk = listed[start : start + CHUNK]
-        yield from connection.execute(f"{query} IN ({marks(len(chunk))}){rest}", chunk)
+    chunks = (listed[start : start + CHUNK] for start in range(0, len(listed), CHUNK))
+    # No `yield from`: it closes a cursor that is given up, which fails when an interruption has closed the connection.
+    return chain.from_iterable(
+        connection.execute(f"{query} IN ({marks(len(chunk))}){rest}", chunk) for chunk in chunks
+    )
 
 
 def marks(number: int) -> str:

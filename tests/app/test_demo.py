@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import logging
+import re
 import shutil
+import socket
 import threading
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -13,11 +16,19 @@ from typer.testing import CliRunner
 from idgraph.app.cli import app
 from idgraph.app.demo import walk as demo
 from idgraph.app.demo.example import EXAMPLES
+from idgraph.app.settings.document import Settings, load
 from idgraph.model.identity_rules import IdentityRules
 from ingestion.stages.outcomes import StageReport
 from metadata_service.identity_rules import RULES
 from metadata_service.storage.database import open_database
 from tests.app.conftest import CommandLine
+from tests.support.processes import free_port
+
+
+@pytest.fixture(autouse=True)
+def _other_ports(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tests that run at the same time would take them from each other."""
+    monkeypatch.setattr(demo, "PORTS", (0, 0))
 
 
 class _Flow:
@@ -66,6 +77,25 @@ def test_an_example_may_have_its_own_identity_rules(
     with database.read() as session:
         assert RULES.get(session) == IdentityRules(hub_limit=7)
     database.close()
+
+
+@pytest.mark.parametrize("is_taken", [False, True])
+def test_it_takes_the_ports_of_the_readme_where_they_are_free(
+    is_taken: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "idgraph.toml").write_text('[metadata]\nurl = "http://127.0.0.1:8410"\n')
+    readme = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+    assert set(re.findall(r"http://127\.0\.0\.1:(\d+)", readme)) == {str(Settings().profiles.port)}
+    ports = free_port(), free_port()
+    monkeypatch.setattr(demo, "PORTS", ports)
+    with ExitStack() as stack:
+        for port in ports if is_taken else ():
+            stack.enter_context(socket.create_server(("127.0.0.1", port)))
+        demo._choose_ports(tmp_path / "idgraph.toml")
+    settings = load(tmp_path / "idgraph.toml")
+    chosen = int(settings.metadata.url.rpartition(":")[2]), settings.profiles.port
+    assert (chosen == ports) is not is_taken
+    assert not is_taken or not {*chosen} & {*ports}
 
 
 @pytest.mark.parametrize("options", [[], ["-v"]])

@@ -97,6 +97,7 @@ def test_a_fault_shows_its_place_and_its_command(well: CommandLine) -> None:
     well.settings().keyring_file().chmod(0o644)
     result = well("doctor")
     assert result.exit_code == 1
+    assert "1 fault" in result.stderr
     file = well.settings().keyring_file()
     assert f"! directory: open to others: {file}\n" in result.stdout
     assert f"    mend: chmod go= {file}\n" in result.stdout
@@ -119,6 +120,13 @@ def test_a_lost_keyring(well: CommandLine) -> None:
     one = only(seen(well), "keyring")
     assert one.kind == "missing"
     assert "restore the keyring from its copy" in one.said
+    assert one.command == f"cp COPY {well.settings().keyring_file()}"
+
+
+def test_a_damaged_keyring(well: CommandLine) -> None:
+    well.settings().keyring_file().write_text("{}")
+    one = only(seen(well), "keyring")
+    assert (one.kind, one.command) == ("damaged", f"cp COPY {well.settings().keyring_file()}")
 
 
 def test_a_keyring_of_another_installation(

@@ -126,6 +126,11 @@ def test_a_flow_writes_what_it_does_and_how_it_ended(tmp_path: Path) -> None:
         add(batch(1, 5, 0.1))
         assert folders.resume(name)
         assert not folders.resume(name)
+        eventually(lambda: state() is FlowState.RUNNING)
+        is_ready.clear()
+        written = (settings.flow_state() / "report.json").stat().st_mtime_ns
+        eventually(lambda: (settings.flow_state() / "report.json").stat().st_mtime_ns > written)
+        assert state() is FlowState.RUNNING, "while it stops"
     end = folders.report(name)
     assert end is not None
     assert (end.state, end.last_batch and end.last_batch.events) == (FlowState.STOPPED, 5)

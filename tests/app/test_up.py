@@ -90,6 +90,15 @@ def test_one_that_was_killed_is_named() -> None:
     )
 
 
+def test_its_end_waits_for_nobody_who_still_holds_its_output() -> None:
+    """Java writes its archive of classes after the first run of a flow."""
+    text = "import subprocess, sys; print('left', subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(300)']).pid, flush=True)"
+    code, said = ended(supervised(f"Part('one', python({text!r}))"))
+    left = int(next(each for each in said if "left" in each).split()[-1])
+    os.kill(left, signal.SIGKILL)  # It is still there.
+    assert code == 0
+
+
 def test_a_second_signal_interrupts_what_is_finished_first() -> None:
     patient = (
         "import signal, time; signal.signal(15, lambda *_: print('patience', flush=True)); print('ready', flush=True)\n"

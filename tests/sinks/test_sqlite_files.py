@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import random
 import sqlite3
@@ -23,6 +24,7 @@ from idgraph.model.errors import IdgraphError, StoreError
 from idgraph.model.store import FragmentWrite
 from idgraph.model.timelines import PageKey
 from sinks.sqlite.data_keys import SqliteDataKeys
+from sinks.sqlite.database import among
 from sinks.sqlite.dead_letters import SqliteDeadLetters
 from sinks.sqlite.profiles import SqliteProfileStore
 from tests.contracts.processes import ROOT, finish, start
@@ -448,3 +450,18 @@ def test_within_one_snapshot_a_read_that_fails_is_not_repeated_outside_of_it(tmp
         store._file.read(refused)
     assert len(tries) == 1
     store.close()
+
+
+def test_rows_that_are_given_up_outlive_their_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An interruption closes the connection first."""
+    failed: list[object] = []
+    monkeypatch.setattr(sys, "unraisablehook", failed.append)
+    connection = sqlite3.connect(":memory:")
+    connection.execute("CREATE TABLE numbers (number)")
+    connection.executemany("INSERT INTO numbers VALUES (?)", [(1,), (2,), (3,)])
+    rows = among(connection, "SELECT number FROM numbers WHERE number", [1, 2, 3])
+    assert next(rows) == (1,)
+    connection.close()
+    del rows
+    gc.collect()
+    assert failed == []

@@ -54,3 +54,26 @@ def test_files_are_found_by_their_traces_and_a_resting_query_does_not_look(tmp_p
     reported = reported_by(RESTED, tmp_path)
     assert reported["resting"] == 1
     assert reported["taken"] == ["first.jsonl", "late.jsonl", "later.jsonl", "new.jsonl", "unnoticed.jsonl"]
+
+
+STUCK = """
+import threading
+
+query = session.readStream.format("rate").load().writeStream.foreachBatch(lambda rows, number: None)
+query = query.option("checkpointLocation", str(checkpoint)).start()
+query.processAllAvailable()
+lock = query._jsq.streamingQuery().awaitProgressLock()
+owner = threading.Thread(target=lock.lock)
+owner.start()
+owner.join()
+try:
+    query.stop()
+except Exception as error:
+    reported["stop"] = str(error)
+"""
+
+
+def test_a_query_whose_lock_is_lost_does_not_hold_up_the_end(tmp_path: Path) -> None:
+    """A second signal breaks off the call of Java in whose thread the lock is."""
+    (tmp_path / "inbox").mkdir()
+    assert "TimeoutException" in reported_by(STUCK, tmp_path)["stop"]

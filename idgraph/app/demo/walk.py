@@ -9,7 +9,7 @@ import threading
 import time
 import urllib.error
 import urllib.request
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -27,7 +27,7 @@ from idgraph.app.terminal import console, counted
 from idgraph.files import write_atomically
 from idgraph.model import canonical
 from idgraph.model.backoff import Retries, steady
-from idgraph.model.errors import IdgraphError
+from idgraph.model.errors import ConfigError, IdgraphError
 from idgraph.model.identifiers import Identifier
 from idgraph.model.queries import Query
 from idgraph.web.server import serving
@@ -87,6 +87,8 @@ class RunningFlow:
             raise IdgraphError("the flow ended unexpectedly")
 
 
+PORTS = 8410, 8420
+"""Of the metadata service and of the profile service, where they are free."""
 EDIT_SECONDS = 60
 SEARCHABLE_SECONDS = 60
 """The longest wait of the summary for the projection, which follows the flow."""
@@ -100,18 +102,22 @@ def run_demo(name: str, directory: Path, stop: threading.Event) -> None:
     require_java()
     example = Example(name)
     config = example.lay_out(directory)
-    _choose_port(config)
+    _choose_ports(config)
     Demo(example, config).run(stop)
 
 
-def _choose_port(config: Path) -> None:
-    # 8410 may be taken; later commands use the port in the copy.
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port = listener.getsockname()[1]
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        profiles = listener.getsockname()[1]
-    text = config.read_text(encoding="utf-8").replace("127.0.0.1:8410", f"127.0.0.1:{port}")
+def _choose_ports(config: Path) -> None:
+    # Those of README.md, unless they are taken; later commands use the ports in the copy.
+    metadata, profiles = map(_free_port, PORTS)
+    text = config.read_text(encoding="utf-8").replace("127.0.0.1:8410", f"127.0.0.1:{metadata}")
     config.write_text(f"{text.rstrip()}\n\n[profiles]\nport = {profiles}\n", encoding="utf-8")
+
+
+def _free_port(wanted: int) -> int:
+    for port in (wanted, 0):
+        with suppress(OSError), socket.create_server(("127.0.0.1", port)) as listener:
+            return int(listener.getsockname()[1])
+    raise ConfigError("no port of 127.0.0.1 is free")
 
 
 class Demo:

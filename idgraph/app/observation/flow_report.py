@@ -240,7 +240,7 @@ def reporting(
             else partial(taken_of, settings.flow_state() / "checkpoint")
         )
         reporter = FlowReporter(settings, snapshots, projection, lag, before, taken=taken)
-        was_paused = False
+        was_paused = has_run = False
 
         def failed(error: Exception) -> None:
             outage.show_report(f"the flow's report: {type(error).__name__}", "the flow goes on")
@@ -256,7 +256,7 @@ def reporting(
                 failed(error)
 
         def step() -> None:
-            nonlocal was_paused
+            nonlocal was_paused, has_run
             is_paused = flows.is_paused(name)
             if is_paused and not was_paused:
                 log.warning(
@@ -265,7 +265,9 @@ def reporting(
                 )
             was_paused = is_paused
             state = FlowState.PAUSED if is_paused else FlowState.RUNNING
-            write(state if is_running() else FlowState.STARTING)
+            # Also while it stops.
+            has_run = has_run or is_running()
+            write(state if has_run else FlowState.STARTING)
 
         def show_report(report: BatchReport) -> None:
             reporter.add(report)
