@@ -1,0 +1,72 @@
+"""The examples in docs/behaviour.md do what they say."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from idgraph.model.behaviour import DerivedDocument
+from idgraph.model.timelines import Entry
+from transforms.behaviour.derivations import compile_derived
+
+TEXT = (Path(__file__).parents[2] / "docs" / "behaviour.md").read_text(encoding="utf-8")
+KINDS = ("window", "sessions", "pattern", "expression", "model")
+EXAMPLES = [
+    example
+    for block in re.findall(r"```json\n(.*?)```", TEXT, re.DOTALL)
+    if "gives" in (example := json.loads(block))
+]
+
+
+def moment(text: str) -> int:
+    return (datetime.fromisoformat(text) - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)
+
+
+def given(example: dict[str, Any], models: dict[str, bytes]) -> None:
+    definition = {kind: example[kind] for kind in KINDS if kind in example}
+    document = DerivedDocument.model_validate({"name": "d", "path": "d", "version": 1, **definition})
+    timelines = {
+        activity: [
+            Entry(moment(time), "shop", f"e{number}", (1, "spec", 1), fields)
+            for number, (time, fields) in enumerate(entries)
+        ]
+        for activity, entries in example.get("entries", {}).items()
+    }
+    derivation = compile_derived(document, models.__getitem__)
+    found = derivation.of(timelines, example.get("attributes", {}), moment(example["now"]))
+    assert found.leaves == example["gives"]
+    assert found.changes_at == (moment(example["until"]) if "until" in example else None)
+
+
+def test_each_kind_has_an_example() -> None:
+    assert {kind for each in EXAMPLES for kind in KINDS if kind in each} >= {
+        "window",
+        "sessions",
+        "expression",
+        "model",
+    }
+
+
+@pytest.mark.parametrize("example", [each for each in EXAMPLES if "model" not in each])
+def test_examples(example: dict[str, Any]) -> None:
+    given(example, {})
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_the_model_is_trained_and_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for needed in ("onnxruntime", "skl2onnx"):
+        pytest.importorskip(needed, reason=f"needs {needed}: requirements-dev.lock")
+    monkeypatch.chdir(tmp_path)
+    for block in re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL):
+        exec(block, {})
+    content = (tmp_path / "churn.onnx").read_bytes()
+    digest = hashlib.sha256(content).hexdigest()
+    [example] = [each for each in EXAMPLES if "model" in each]
+    given(example | {"model": example["model"] | {"digest": digest}}, {digest: content})
