@@ -12,7 +12,7 @@ from idgraph.model.timelines import Entry
 from transforms.behaviour.models import LoadModel, ModelDerivation, no_models
 from transforms.behaviour.patterns.derivation import PatternDerivation
 from transforms.behaviour.sessions import SessionsDerivation
-from transforms.behaviour.windows import Derived, WindowDerivation, leaves_of
+from transforms.behaviour.windows import Derived, WindowDerivation, leaves_of, span
 from transforms.schema import data_types
 from transforms.spec.budget import start
 from transforms.spec.jmespath.compilation import compile_expression
@@ -37,6 +37,11 @@ class Derivation:
         self.reads = tuple(reads)
         """The paths at or below which all attributes stand that it reads; the empty path: anywhere."""
         self._function = function
+        self._begin = span("all" if definition.window is None else definition.window.over).begin
+
+    def reads_from(self, now: int) -> int | None:
+        """The time from which entries matter as of `now` and later: older ones change nothing, and need not be read. None: all may."""
+        return self._begin(now)
 
     def of(
         self,

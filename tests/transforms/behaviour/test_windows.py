@@ -126,6 +126,17 @@ def test_it_is_incomplete_where_entries_that_count_may_be_missing(
         assert found.leaves == of(window, entries, BEGIN + now).leaves
 
 
+@given(windows, timelines(), moments)
+def test_older_entries_need_not_be_read(window: Window, entries: list[Entry], now: int) -> None:
+    derivation = compiled(window)
+    begin = derivation.reads_from(BEGIN + now)
+    newer = [each for each in entries if begin is None or each.time >= begin]
+    assert derivation.of({"orders": newer}, {}, BEGIN + now) == derivation.of(
+        {"orders": entries}, {}, BEGIN + now
+    )
+    assert (begin is None) == (window.over == "all")
+
+
 def test_it_rests_on_at_most_a_hundred_entries() -> None:
     entries = [entry(BEGIN + number, number) for number in range(300)]
     found = of({"activity": "orders"}, entries, BEGIN + DAY)
