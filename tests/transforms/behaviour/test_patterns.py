@@ -202,6 +202,21 @@ def test_a_skip_that_goes_nowhere_goes_to_the_next_row() -> None:
     assert matched("A+ B?", "aa", skip="to_last B") == ["AA", "A"]
 
 
+@pytest.mark.parametrize(
+    ("text", "letters_of_entries", "matches"),
+    [
+        ("(B* B?)+ A?? B", "bbab", ["BBAB", "BAB", "AB", "B"]),
+        ("(((A*? | (A*? | C)) (C*?)+)+)+ C? A", "abbab", ["A", "CCA", "CA", "A"]),
+    ],
+)
+def test_a_round_that_took_no_entry_says_nothing_of_one_that_did(
+    text: str, letters_of_entries: str, matches: list[str]
+) -> None:
+    """A search ends loops whose round was empty; what it did not try there may match from the next begin."""
+    define = {name: f"c == '{name.lower()}'" for name in ("A" if "C" in text else "B")}
+    assert matched(text, letters_of_entries, define=define, skip="to_next_row") == matches
+
+
 # Absence.
 
 
@@ -273,6 +288,12 @@ def test_a_match_counts_while_its_end_is_in_the_window() -> None:
     assert derivation.of(rows, {}, leaves_at) == Derived({"count": 0}, None, [])
 
 
+def test_a_match_that_began_before_the_window_counts() -> None:
+    derivation = compile_derived(derived(pattern=pattern("A B", over="1h")))
+    rows = [entry(BEGIN, 1), entry(BEGIN + 3 * HOUR, 2)]
+    assert derivation.of({"a": rows}, {}, BEGIN + 3 * HOUR + 1).leaves["count"] == 1
+
+
 def test_the_last_match_has_the_fields_of_the_last_entry_of_each_variable() -> None:
     rows = [
         entry(BEGIN, 1, page="x", nothing=None),
@@ -317,6 +338,17 @@ def test_it_is_complete_where_no_entry_can_be_missing(
     derivation = compile_derived(derived(pattern=pattern("A", over=over)))
     whole = {} if whole_from is None else {"a": whole_from}
     assert derivation.of({"a": letters("a")}, {}, BEGIN + 2 * HOUR, whole).is_complete is is_complete
+
+
+def test_it_rests_on_entries_as_old_as_a_match_that_counts_may_begin() -> None:
+    derivation = compile_derived(derived(pattern=pattern("A B", over="1h", within="2h")))
+    now = BEGIN + 10 * HOUR
+    assert derivation.of({"a": []}, {}, now, {"a": now - 3 * HOUR}).is_complete
+    assert not derivation.of({"a": []}, {}, now, {"a": now - 3 * HOUR + 1}).is_complete
+    rows = [entry(BEGIN, 1), entry(now - 1, 2)]
+    loose = compile_derived(derived(pattern=pattern("A B", over="1h")))
+    assert loose.of({"a": rows}, {}, now, {"a": BEGIN}).is_complete
+    assert not loose.of({"a": rows}, {}, now, {"a": BEGIN + 1}).is_complete
 
 
 # Bounded steps.
