@@ -48,6 +48,7 @@ def test_each_kind_has_an_example() -> None:
     assert {kind for each in EXAMPLES for kind in KINDS if kind in each} >= {
         "window",
         "sessions",
+        "pattern",
         "expression",
         "model",
     }
