@@ -58,7 +58,7 @@ def _derived(session: Session, definition: DerivedDefinition) -> DerivedDocument
 
 
 def _check_path(session: Session, definition: DerivedDefinition) -> None:
-    path, source = definition.path, DERIVED_SOURCE + definition.name
+    path = definition.path
     problem = path_problem(path)
     if problem is None and paths.split(path)[0] in (RESERVED, CONSENTS):
         problem = "the path is reserved"
@@ -66,7 +66,8 @@ def _check_path(session: Session, definition: DerivedDefinition) -> None:
         raise RefusedRequestError(problem, "/path")
     around = [*find_attributes(session, (path, *paths.ancestors(path))), *find_within(session, path)]
     for each in around:
-        if each.source != source and each.status is not AttributeStatus.RETIRED:
+        # Another definition may have had the path; those in force are looked at below.
+        if not (each.source or "").startswith(DERIVED_SOURCE) and each.status is not AttributeStatus.RETIRED:
             raise RefusedRequestError(
                 f"events have values at {each.path}", "/path", "choose a path that no attribute has"
             )

@@ -28,6 +28,7 @@ from metadata_service.attributes.lineage import lineage
 from metadata_service.attributes.policies import ATTRIBUTES as CATALOGUE
 from metadata_service.attributes.policies import policies_of
 from metadata_service.attributes.rules import classification_levels
+from metadata_service.behaviour import DERIVED
 from metadata_service.specs.health import uses_of
 from metadata_service.storage.database import revision_in
 from metadata_service.ui.frame import ATTRIBUTES
@@ -120,6 +121,7 @@ def _page(page: OwnPage, path: str, status: int = 200, **context: Any) -> Respon
         document = catalogue.get_attribute(reading, path)
         versions = CATALOGUE.versions(reading, PageRequest(None, 20), path).items
         found = lineage(reading, path)
+        derived = [each.name for each in DERIVED.active(reading) if paths.is_within(path, each.path)]
         uses = uses_of(reading, {each.spec: each.version for each in found.writers})
         attribute = AttributeMetadata.model_validate_json(document)
         in_force = _in_force(reading, [attribute])[path]
@@ -133,6 +135,7 @@ def _page(page: OwnPage, path: str, status: int = 200, **context: Any) -> Respon
         versions=versions,
         changes=[changes_of(old.document, new.document) for new, old in pairwise(versions)],
         lineage=found,
+        derived=derived,
         levels=levels,
         uses=uses,
         fields=AttributeDefinition.model_fields,

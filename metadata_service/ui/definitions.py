@@ -1,11 +1,14 @@
-"""Views, and Segments: the list, and one with its text, what it gives for the profiles that a person sees, and its versions."""
+"""Views, Segments, Activities and Derived Attributes: the list, and one with its text, what it gives for the profiles that
+a person sees, and its versions."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, cast
+import json
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, NamedTuple, cast
 
 from fastapi import APIRouter, Depends, Query, Request, Response
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from idgraph.model import queries
 from idgraph.model.errors import ProfileServiceError, SpecError, TransformError
@@ -15,6 +18,7 @@ from idgraph.web.conditional import etag_of, precondition
 from idgraph.web.cursors import PageRequest
 from idgraph.web.refusals import RefusedRequestError, UnknownSubjectError
 from metadata_service.api.routes.documents import Name, put_document
+from metadata_service.behaviour import ACTIVITIES, DERIVED
 from metadata_service.definitions import SEGMENTS, VIEWS
 from metadata_service.documents.problems import DocumentError, JsonFile, model_problems
 from metadata_service.documents.writing import difference, spec_text
@@ -24,81 +28,159 @@ from metadata_service.ui.page import Number, OwnFields, OwnPage, Paging, SignedI
 router = APIRouter()
 
 
-def _plural(request: Request) -> str:
-    return "views" if request.url.path.startswith("/ui/views") else "segments"
-
-
-Plural = Annotated[str, Depends(_plural)]
 SHOWN = 50
 EXAMPLES = 10
-ANY: dict[str, VersionedDocuments[Any, Any]] = {each.path: each for each in (VIEWS, SEGMENTS)}
 
 
-@router.get("/ui/views-new")
-@router.get("/ui/segments-new")
-def begin(page: SignedIn, plural: Plural, name: Annotated[str, Query(pattern=NAME_PATTERN)]) -> Response:
+class Shelf(NamedTuple):
+    """A kind of definition on its pages: what people call it, what it is for, and the texts that a new one begins with, by what
+    it is made of. In these texts `$NAME` is its name, and `$ACTIVITY` an activity that is known."""
+
+    documents: VersionedDocuments[Any, Any]
+    title: str
+    one: str
+    lead: str
+    beginnings: Mapping[str, Mapping[str, Any]]
+
+
+_OF_ACTIVITY = {"activity": "$ACTIVITY"}
+SHELVES = {
+    each.documents.path: each
+    for each in (
+        Shelf(
+            VIEWS,
+            "Views",
+            "view",
+            "A view is a named, versioned selection and renaming of attributes. Product teams name it in look-ups and searches.",
+            {"": {"attributes": {"last": "activity.lastEvent"}}},
+        ),
+        Shelf(
+            SEGMENTS,
+            "Segments",
+            "segment",
+            "A segment is a named, versioned search. Its members enter and leave as profiles change.",
+            {"": {"q": "activity.lastEvent=*"}},
+        ),
+        Shelf(
+            ACTIVITIES,
+            "Activities",
+            "activity",
+            "An activity is a named kind of event. Each event of it leaves an entry in the timeline of a person: its time, source, "
+            "event id, and the fields that the activity keeps.",
+            {"": {"source": "*", "event_type": "*", "fields": {}, "keep": "400d"}},
+        ),
+        Shelf(
+            DERIVED,
+            "Derived Attributes",
+            "derived attribute",
+            "The value of a derived attribute is computed from a person's timelines and attributes as of the moment that "
+            "somebody asks. No spec writes it. It is looked up, searched, sorted and exported like any attribute.",
+            {
+                "window": {
+                    "path": "behaviour.$NAME",
+                    "window": {**_OF_ACTIVITY, "function": "count", "over": "30d"},
+                },
+                "sessions": {
+                    "path": "behaviour.$NAME",
+                    "sessions": {**_OF_ACTIVITY, "gap": "30m", "over": "30d"},
+                },
+                "pattern": {
+                    "path": "behaviour.$NAME",
+                    "pattern": {
+                        "activities": ["$ACTIVITY"],
+                        "pattern": "A B+",
+                        "define": {"A": "activity == '$ACTIVITY'", "B": "activity == '$ACTIVITY'"},
+                        "within": "1d",
+                    },
+                },
+                "expression": {"path": "behaviour.$NAME", "expression": "activity.lastEvent"},
+            },
+        ),
+    )
+}
+
+
+def _shelf(request: Request) -> Shelf:
+    return SHELVES[request.url.path.split("/")[2].removesuffix("-new")]
+
+
+Shown = Annotated[Shelf, Depends(_shelf)]
+
+
+def begin(
+    page: SignedIn, shelf: Shown, name: Annotated[str, Query(pattern=NAME_PATTERN)], of: Text = ""
+) -> Response:
     """A draft of a name; of one that is known, its text."""
-    page.require("POST", f"/v1/{plural}/check")
-    return see_other(f"/ui/{plural}/{name}", new="true")
+    page.require("POST", f"/v1/{shelf.documents.path}/check")
+    return see_other(f"/ui/{shelf.documents.path}/{name}", new="true", **({"of": of} if of else {}))
 
 
-@router.get("/ui/views")
-@router.get("/ui/segments")
 def list_definitions(
-    page: SignedIn, plural: Plural, paging: Paging, q: Text = "", sort: Literal["name", "-name"] = "name"
+    page: SignedIn, shelf: Shown, paging: Paging, q: Text = "", sort: Literal["name", "-name"] = "name"
 ) -> Response:
     """By name."""
+    plural = shelf.documents.path
     page.require("GET", f"/v1/{plural}")
     with page.database.read() as reading:
-        found = ANY[plural].list(reading, paging, q, sort == "-name")
-    return page.render("definitions.html", plural=plural, page=found, q=q, sort=sort)
+        found = shelf.documents.list(reading, paging, q, sort == "-name")
+    return page.render("definitions.html", plural=plural, shelf=shelf, page=found, q=q, sort=sort)
 
 
-@router.get("/ui/views/{name}")
-@router.get("/ui/segments/{name}")
 def show(
-    page: SignedIn, plural: Plural, name: Name, version: Number = None, new: bool = False, saved: bool = False
+    page: SignedIn,
+    shelf: Shown,
+    name: Name,
+    version: Number = None,
+    new: bool = False,
+    saved: bool = False,
+    of: Text = "",
 ) -> Response:
-    """The latest version, an older one to begin with again, or with `new` a draft of a name."""
-    page.require("GET", f"/v1/{plural}/{name}")
+    """The latest version, an older one to begin with again, or with `new` a draft of a name, made `of` one of `beginnings`."""
+    page.require("GET", f"/v1/{shelf.documents.path}/{name}")
     text = None
     with page.database.read() as reading:
         if version is not None:
-            text = _text(ANY[plural].at(reading, version, name).document)
+            text = _text(shelf.documents.at(reading, version, name).document)
         elif not new:
-            ANY[plural].get(reading, name)
-    return _page(page, plural, name, text, saved=saved)
+            shelf.documents.get(reading, name)
+    return _page(page, shelf, name, text, saved=saved, of=of)
 
 
-@router.post("/ui/views/{name}")
-@router.post("/ui/segments/{name}")
-def act(page: SignedIn, plural: Plural, name: Name, fields: OwnFields) -> Response:
+def act(page: SignedIn, shelf: Shown, name: Name, fields: OwnFields) -> Response:
     """Check a draft, try it on profiles, publish it, or retire the name, by `act`."""
+    plural = shelf.documents.path
     page.require("POST", f"/v1/{plural}/check")
     text, deed = fields.get("text", ""), fields.get("act")
     kept: dict[str, Any] = {each: fields.get(each, "").strip() for each in ("reason", "person", "etag")}
     try:
-        stated, first, kept["warnings"] = _read(page, plural, name, text)
+        stated, first, kept["warnings"] = _read(page, shelf, name, text)
     except DocumentError as error:
-        return _page(page, plural, name, text, 422, problems=error.problems, **kept)
+        return _page(page, shelf, name, text, 422, problems=error.problems, **kept)
     if deed not in ("publish", "retire"):
         tried = _tried(page, first, kept["person"]) if deed == "try" else None
-        return _page(page, plural, name, text, is_checked=True, tried=tried, **kept)
+        return _page(page, shelf, name, text, is_checked=True, tried=tried, **kept)
     page.require("PUT", f"/v1/{plural}/{name}")
-    page.on_refusal(_page, plural, name, text, **kept)
+    page.on_refusal(_page, shelf, name, text, **kept)
     if deed == "retire":
         stated = stated.model_copy(update={"status": "retired"})
     # A draft of a new name has no version that it was begun from.
     known = fields.get("etag")
     check = precondition(known) if known else precondition(None, "*")
     reason = reason_of(fields, is_needed=True)
-    put_document(ANY[plural], stated, page.service, page.caller.name, check, reason)
+    put_document(shelf.documents, stated, page.service, page.caller.name, check, reason)
     return see_other(f"/ui/{plural}/{name}", saved="true")
 
 
-def _read(page: OwnPage, plural: str, name: str, text: str) -> tuple[Any, Any, list[str]]:
+for _plural in SHELVES:
+    router.get(f"/ui/{_plural}-new")(begin)
+    router.get(f"/ui/{_plural}")(list_definitions)
+    router.get(f"/ui/{_plural}/{{name}}")(show)
+    router.post(f"/ui/{_plural}/{{name}}")(act)
+
+
+def _read(page: OwnPage, shelf: Shelf, name: str, text: str) -> tuple[Any, Any, list[str]]:
     """A definition as it is stated and as it would be stored, with warnings. Raises DocumentError."""
-    kind, document = ANY[plural], JsonFile.of_text(text)
+    kind, document = shelf.documents, JsonFile.of_text(text)
     try:
         definition = kind.stated.model_validate(document.content)
     except ValidationError as error:
@@ -115,7 +197,7 @@ def _read(page: OwnPage, plural: str, name: str, text: str) -> tuple[Any, Any, l
         raise document.refuse([SpecError(error.message, error.pointer, error.hint)]) from None
 
 
-def _text(document: ViewDocument | SegmentDocument) -> str:
+def _text(document: BaseModel) -> str:
     # The meaning of `q` at its saving stands beside it.
     return spec_text(document, "query") if getattr(document, "q", None) is not None else spec_text(document)
 
@@ -143,25 +225,44 @@ def _tried(page: OwnPage, draft: ViewDocument | SegmentDocument, person: str) ->
 
 
 def _page(
-    page: OwnPage, plural: str, name: str, text: str | None, status: int = 200, **context: Any
+    page: OwnPage,
+    shelf: Shelf,
+    name: str,
+    text: str | None,
+    status: int = 200,
+    of: str = "",
+    **context: Any,
 ) -> Response:
     """With this text; else with what is stored, or with the beginning of a new one."""
+    readers: list[str] = []
     with page.database.read() as reading:
         try:
-            known = ANY[plural].get(reading, name)
-            versions = ANY[plural].versions(reading, PageRequest(None, SHOWN), name).items
+            known = shelf.documents.get(reading, name)
+            versions = shelf.documents.versions(reading, PageRequest(None, SHOWN), name).items
         except UnknownSubjectError:
             known, versions = None, []
+        if shelf.documents is ACTIVITIES:
+            readers = [each.name for each in DERIVED.active(reading) if name in each.activities]
+        activity = next((each.name for each in ACTIVITIES.active(reading)), "order")
     in_force = None if known is None else _text(known)
-    text = in_force if text is None else text
+    if text is None:
+        text = in_force or _beginning(shelf, of, name, activity)
     return page.render(
         "definition.html",
         status,
-        plural=plural,
+        plural=shelf.documents.path,
+        shelf=shelf,
         name=name,
         known=known,
         text=text,
-        difference=difference(in_force, text or "") if in_force is not None else [],
+        readers=readers,
+        difference=difference(in_force, text) if in_force is not None else [],
         versions=versions,
         **{"etag": "" if known is None else etag_of(known.model_dump_json())} | context,
     )
+
+
+def _beginning(shelf: Shelf, of: str, name: str, activity: str) -> str:
+    begun = shelf.beginnings.get(of) or next(iter(shelf.beginnings.values()))
+    text = json.dumps({"name": name, "description": "", **begun}, indent=2)
+    return text.replace("$NAME", name).replace("$ACTIVITY", activity)

@@ -54,6 +54,10 @@ NAVIGATION = (
     NavigationItem("Catalogue", "Schema", "/ui/schema", "schema", "/v1/discovery-defaults"),
     NavigationItem("Catalogue", "Views", "/ui/views", "view", "/v1/views"),
     NavigationItem("Catalogue", "Segments", "/ui/segments", "segment", "/v1/segments"),
+    NavigationItem("Catalogue", "Activities", "/ui/activities", "activity", "/v1/activities"),
+    NavigationItem(
+        "Catalogue", "Derived Attributes", "/ui/derived-attributes", "derived", "/v1/derived-attributes"
+    ),
     NavigationItem("Mapping", "Mapping Specs", "/ui/specs", "spec", "/v1/specs"),
     NavigationItem("Mapping", "Generate Specs", "/ui/generate", "generate", "POST /v1/specs/generate"),
     NavigationItem("People", "Profiles", "/ui/profiles", "person"),

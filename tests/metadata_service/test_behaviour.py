@@ -67,3 +67,12 @@ def test_what_cannot_work_is_refused_with_the_place(
     put(service, "derived-attributes", COUNT)
     answer = put(service, kind, {"name": "x"} | body)
     assert (answer.status_code, answer.json().get("pointer", "")) == (422, pointer), answer.text
+
+
+def test_a_path_is_free_again_once_its_definition_is_retired(service: Running) -> None:
+    put(service, "activities", ORDER)
+    put(service, "derived-attributes", COUNT)
+    other = COUNT | {"name": "ordersOfAMonth"}
+    assert put(service, "derived-attributes", other).json()["pointer"] == "/path"
+    put(service, "derived-attributes", COUNT | {"status": "retired"})
+    assert put(service, "derived-attributes", other).status_code == 201

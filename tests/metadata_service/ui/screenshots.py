@@ -21,7 +21,7 @@ from tests.metadata_service.made_tokens import create_token
 from tests.metadata_service.ui.chromium import chromium, signed_in
 from tests.metadata_service.ui.site import EVENT, Site, Whole, whole_site
 from tests.metadata_service.ui.test_deciding import ANN, BEN, RULES, seen
-from tests.metadata_service.ui.test_definitions import SEGMENT, VIEW
+from tests.metadata_service.ui.test_definitions import LAST, ORDER, ORDERS, SEGMENT, VIEW
 from tests.metadata_service.ui.test_flows import report_of
 from tests.metadata_service.ui.test_governing import asked
 from tests.metadata_service.ui.test_sandboxes import edit
@@ -43,6 +43,9 @@ SHOWN = {
     "view": "/ui/views/card",
     "segments": "/ui/segments",
     "segment": "/ui/segments/buyers",
+    "activities": "/ui/activities",
+    "derived-attributes": "/ui/derived-attributes",
+    "derived-attribute": "/ui/derived-attributes/orders30d",
     "specs": "/ui/specs",
     "spec": "/ui/specs/shop-segment",
     "spec-editor": "/ui/specs/shop-segment/edit",
@@ -118,7 +121,10 @@ def furnished(whole: Whole) -> str:
     body = {each: stated[each] for each in AttributeDefinition.model_fields} | owned
     api.put("/v1/attributes/identity.email", json=body).raise_for_status()
     api.put("/v1/identity-rules?reason=An+address+is+one+customer%27s", json=RULES).raise_for_status()
-    for plural, document in (("views", VIEW), ("segments", SEGMENT)):
+    for plural, document in (
+        *(("views", VIEW), ("segments", SEGMENT), ("activities", ORDER)),
+        *(("derived-attributes", LAST), ("derived-attributes", ORDERS)),
+    ):
         named = f"/v1/{plural}/{document['name']}?reason=For+support"
         api.put(named, json=document).raise_for_status()
     asked(whole.site, "support.note", "Agents search it")

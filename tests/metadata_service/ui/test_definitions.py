@@ -1,10 +1,12 @@
-"""Views and segments: written as JSON, tried on the profiles that a person sees, published, retired."""
+"""Views, segments, activities and derived attributes: written as JSON, tried on the profiles that a person sees, published,
+retired."""
 
 from __future__ import annotations
 
 import html
 import json
 import re
+from typing import Any
 
 import pytest
 
@@ -15,9 +17,25 @@ from tests.metadata_service.ui.test_pages import SCRIPT, editor_field
 pytestmark = pytest.mark.slow
 
 
-VIEW = {"name": "card", "description": "For support.", "attributes": {"last": "activity.lastEvent"}}
-SEGMENT = {"name": "buyers", "q": "activity.lastEvent=Purchase"}
-KINDS = [("views", VIEW), ("segments", SEGMENT)]
+VIEW: dict[str, Any] = {
+    "name": "card",
+    "description": "For support.",
+    "attributes": {"last": "activity.lastEvent"},
+}
+SEGMENT: dict[str, Any] = {"name": "buyers", "q": "activity.lastEvent=Purchase"}
+ORDER: dict[str, Any] = {"name": "order", "source": "shop-*", "fields": {"total": "activity.cartTotal"}}
+LAST: dict[str, Any] = {"name": "last", "path": "behaviour.last", "expression": "activity.lastEvent"}
+ORDERS: dict[str, Any] = {
+    "name": "orders30d",
+    "path": "behaviour.orders30d",
+    "window": {"activity": "order", "over": "30d"},
+}
+KINDS = [
+    ("views", VIEW),
+    ("segments", SEGMENT),
+    ("activities", ORDER),
+    ("derived-attributes", LAST),
+]
 
 
 def fields(page: str) -> dict[str, str]:
@@ -26,7 +44,7 @@ def fields(page: str) -> dict[str, str]:
 
 @pytest.mark.parametrize(("plural", "document"), KINDS)
 def test_one_is_written_published_edited_and_retired(
-    site: Site, plural: str, document: dict[str, object]
+    site: Site, plural: str, document: dict[str, Any]
 ) -> None:
     person, name = site.signed_in(), str(document["name"])
     place = f"/ui/{plural}/{name}"
@@ -58,11 +76,11 @@ def test_one_is_written_published_edited_and_retired(
 
 @pytest.mark.parametrize(("plural", "document"), KINDS)
 def test_two_drafts_of_one_new_name_are_no_lost_edit(
-    site: Site, plural: str, document: dict[str, object]
+    site: Site, plural: str, document: dict[str, Any]
 ) -> None:
     """Found by review: the second one replaced the first one unseen."""
     person, name = site.signed_in(), "twice"
-    document = document | {"name": name}
+    document = document | {"name": name} | ({"path": "behaviour.twice"} if "path" in document else {})
     mine, theirs = (fields(person.get(f"/ui/{plural}-new?name={name}")) for _ in range(2))
     publish = {"act": "publish", "reason": "new"}
     person.post(f"/ui/{plural}/{name}", theirs | publish | {"text": json.dumps(document)})
@@ -83,22 +101,49 @@ def test_two_drafts_of_one_new_name_are_no_lost_edit(
         ("views", VIEW | {"atributes": {}}, "/atributes"),
         ("segments", SEGMENT | {"q": "a=("}, "/q"),
         ("segments", SEGMENT | {"q": "identity.email=x"}, "/q"),
+        ("activities", ORDER | {"fields": {"mail": "identity.email"}}, "/fields/mail"),
+        ("activities", ORDER | {"keep": "a year"}, "/keep"),
+        ("derived-attributes", LAST | {"expression": "a.["}, "/expression"),
+        ("derived-attributes", LAST | {"path": "identity.email"}, "/path"),
+        ("derived-attributes", ORDERS | {"name": "last"}, "/window/activity"),
     ],
 )
 def test_a_mistake_is_shown_at_its_place(
-    site: Site, plural: str, document: dict[str, object], pointer: str
+    site: Site, plural: str, document: dict[str, Any], pointer: str
 ) -> None:
-    name = {"views": "card", "segments": "buyers"}[plural]
+    name = dict(KINDS)[plural]["name"]
     page = site.signed_in().post(f"/ui/{plural}/{name}", {"text": json.dumps(document), "act": "check"}, 422)
     assert pointer in html.unescape(page.partition('id="problems"')[2])
 
 
-@pytest.mark.parametrize("plural", ["views", "segments"])
+@pytest.mark.parametrize("plural", [each for each, _ in KINDS])
 def test_what_is_no_json_is_still_there_to_be_mended(site: Site, plural: str) -> None:
     """Found by review: the text was lost."""
     page = site.signed_in().post(f"/ui/{plural}/broken", {"text": '{"name":', "act": "publish"}, 422)
     assert "not JSON" in page
     assert editor_field(page, "text") == '{"name":'
+
+
+@pytest.mark.parametrize("made_of", ["window", "sessions", "pattern", "expression"])
+def test_a_derived_attribute_begins_in_order(site: Site, made_of: str) -> None:
+    site.api().put("/v1/activities/order", json=ORDER).raise_for_status()
+    person = site.signed_in()
+    begun = fields(person.get(f"/ui/derived-attributes-new?name=of-{made_of}&of={made_of}"))
+    assert made_of in json.loads(begun["text"])
+    assert "Published version 1" in person.post(
+        f"/ui/derived-attributes/of-{made_of}", begun | {"act": "publish", "reason": "new"}
+    )
+
+
+def test_an_activity_names_the_attributes_that_read_it(site: Site) -> None:
+    for plural, document in (("activities", ORDER), ("derived-attributes", ORDERS)):
+        site.api().put(f"/v1/{plural}/{document['name']}", json=document).raise_for_status()
+    person = site.signed_in()
+    assert "/ui/derived-attributes/orders30d" in person.get("/ui/activities/order")
+    listed = person.get("/ui/derived-attributes")
+    assert "/ui/activities/order" in listed
+    assert "behaviour.orders30d" in listed
+    assert "/ui/derived-attributes/orders30d" in person.get("/ui/attributes/behaviour.orders30d")
 
 
 def test_paths_that_no_attribute_has_are_warned_of(site: Site) -> None:
