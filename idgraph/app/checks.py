@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -9,9 +10,12 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
 from functools import partial
+from http import HTTPStatus
+from http.client import HTTPException
 from importlib.metadata import version
 from pathlib import Path
 from typing import NamedTuple
+from urllib.error import HTTPError
 
 from idgraph.app import metadata_access, wiring
 from idgraph.app.adapters import indexes, stores
@@ -33,6 +37,8 @@ from idgraph.model.errors import (
 from idgraph.model.formats import UPGRADES, FormatRange, formats_of
 from idgraph.model.kafka import kafka_sources
 from idgraph.model.pulsar import pulsar_sources
+from idgraph.model.queries import Query
+from sinks.http.snapshot import opener
 
 SQLITE_FILES = stores.PROFILES, stores.DATA_KEYS, stores.DEAD_LETTERS, stores.DEAD_LETTER_KEYS
 LEAST_FREE_BYTES = 256 << 20
@@ -228,10 +234,24 @@ def _index(settings: Settings) -> Iterator[Finding]:
     folder = settings.directory / indexes.FOLDER
     if not (folder / "versions.json").exists():
         yield Finding("missing", folder, "profiles are stored, and not searchable", "idgraph reindex")
+    elif _fault_of_keyring(settings) is None and not list(for_version(settings, version("idgraph"))):
+        with wiring.opened_to_read(settings) as resources:
+            if not resources.index.count(Query()) and resources.store.scan(limit=1):
+                text = "profiles are stored, and none is searchable, as after `idgraph restore`"
+                yield Finding(
+                    "missing",
+                    folder,
+                    text,
+                    "idgraph up, whose flow makes the index again, or idgraph reindex",
+                )
 
 
 def _metadata(settings: Settings) -> Iterator[Finding]:
     place = settings.metadata.url
+    if _is_foreign(place):
+        text = "another program answers there, and no metadata service of idgraph"
+        yield Finding("foreign", place, text, "end that program, or set another port in [metadata] url")
+        return
     try:
         with metadata_access.reading_client(settings, metadata_access.QUICK_SECONDS) as client:
             client.snapshot(None, 0)
@@ -245,6 +265,21 @@ def _metadata(settings: Settings) -> Iterator[Finding]:
         yield Finding("missing", place, error, "idgraph up")
     except MetadataError as error:
         yield Finding("unreachable", place, error, "idgraph up, or idgraph serve metadata")
+
+
+def _is_foreign(url: str) -> bool:
+    """Whether something that is no service of idgraph answers at a URL of plain HTTP."""
+    if not url.startswith("http://"):
+        return False
+    try:
+        with opener("http").open(f"{url}/health/live", timeout=metadata_access.QUICK_SECONDS) as answer:
+            return bool(json.loads(answer.read(1 << 10)) != {"status": "ok"})
+    except HTTPError as error:
+        return error.code < HTTPStatus.INTERNAL_SERVER_ERROR
+    except (HTTPException, ValueError):
+        return True
+    except OSError:
+        return False  # Nothing, or something that takes its time.
 
 
 def _kafka(settings: Settings) -> Iterator[Finding]:

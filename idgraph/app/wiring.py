@@ -11,6 +11,7 @@ import logging
 from collections.abc import Callable, Collection, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from idgraph.app import metadata_access
@@ -281,11 +282,17 @@ def erasure(settings: Settings, resources: WorkerResources, pinned: PinnedSnapsh
     from idgraph.jobs.erase.erasure import Erasure
     from transforms.privacy.protected_names import TombstoneNames
 
+    @cache
+    def to_read_by() -> PinnedSnapshot:
+        return pinned or metadata_access.snapshot_to_read_by(settings)
+
     def dead_letters() -> DeadLetterSearch:
-        return dead_letter_search(settings, resources, pinned or metadata_access.newest_snapshot(settings))
+        found = to_read_by()
+        # Without an ETag it is none of a service.
+        return dead_letter_search(settings, resources, found if found.etag else None)
 
     def rules() -> IndexRules:
-        return index_rules(settings, pinned)
+        return index_rules(settings, to_read_by())
 
     def erase_elsewhere(fragments: Collection[str]) -> None:
         with closing(open_documents(settings)) as documents:

@@ -76,7 +76,7 @@ def parse_query(words: Iterable[str], type_of: Callable[[str], DataType | None])
         return Query()
     found = parser.any_of(0)
     if parser.tokens:
-        raise QueryError("a `)` has no `(` before it")
+        raise QueryError(_UNOPENED)
     return Query(found.conditions if isinstance(found, All) else (found,))
 
 
@@ -124,6 +124,10 @@ def _is_unbalanced(clause: str) -> bool:
     return bare.count(")") > bare.count("(")
 
 
+_UNCLOSED = "a `(` is never closed; a text with parentheses stands in double quotes"
+_UNOPENED = "a `)` has no `(` before it"
+
+
 class _Parser:
     """Takes tokens from the front of `tokens`."""
 
@@ -145,6 +149,8 @@ class _Parser:
                 self._takes("AND")
             self._require_clause()
             found.append(self._one(depth))
+        if not found and not depth and self.tokens[:1] == [")"]:
+            raise QueryError(_UNOPENED)
         self._require(bool(found))
         return found[0] if len(found) == 1 else All(tuple(found))
 
@@ -155,9 +161,11 @@ class _Parser:
             self._require_clause()
             return Not(self._one(depth + 1))
         if self._takes("("):
+            if not self.tokens:
+                raise QueryError(_UNCLOSED)
             found = self.any_of(depth + 1)
             if not self._takes(")"):
-                raise QueryError("a `(` is never closed; a text with parentheses stands in double quotes")
+                raise QueryError(_UNCLOSED)
             return found
         return _clause(self.tokens.pop(0), self._type_of)
 

@@ -56,6 +56,9 @@ STATUS: dict[type[IdgraphError], int] = {
 }
 """By the class of an error, else that of its nearest base; all others are 500."""
 
+KINDS: dict[type[IdgraphError], str] = {UnknownSubjectError: "unknown-subject"}
+"""By the class of an error; all others are named as it, without hyphens."""
+
 AWAY: dict[type[IdgraphError], str] = {
     StoreError: "the profile store does not answer",
     ProfileIndexError: "the search index does not answer",
@@ -166,7 +169,7 @@ def install(app: FastAPI) -> None:
                     if not isinstance(error, NotYetError | NotReadyError):
                         log.error("%s: %s", type(error).__name__, error)
                     return unavailable("unavailable", AWAY[base])
-        kind = type(error).__name__.removesuffix("Error").lower()
+        kind = KINDS.get(type(error)) or type(error).__name__.removesuffix("Error").lower()
         status = next((STATUS[base] for base in bases if base in STATUS), 500)
         if status == 500 and not isinstance(error, MetadataError):
             log.error("%s: %s", type(error).__name__, error)

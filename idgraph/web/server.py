@@ -379,6 +379,11 @@ def serving(
         listener.close()
 
 
+def require_port(name: str, host: str, port: int) -> None:
+    """Raises ConfigError, which begins with `name`, where no server can listen now."""
+    _listen(name, host, port).close()
+
+
 def _listen(name: str, host: str, port: int) -> socket.socket:
     listener: socket.socket | None = None
     try:

@@ -173,11 +173,18 @@ class Following:
 def _following(name: str, step: Callable[[], None], pause: float) -> Repeating:
     outage = Outage("the metadata service")
 
+    has_answered = False
+
     def follow() -> None:
+        nonlocal has_answered
         step()
+        has_answered = True
         outage.is_over()
 
     def report(error: Exception) -> None:
-        outage.show_error(error, "the last snapshot stays in force", serious=(SnapshotSignatureError,))
+        meanwhile = (
+            "the last snapshot stays in force" if has_answered else "requests answer 503 until it is there"
+        )
+        outage.show_error(error, meanwhile, serious=(SnapshotSignatureError,))
 
     return Repeating(name, follow, report, pause=pause)

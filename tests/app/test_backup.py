@@ -326,3 +326,11 @@ def test_servers_are_named_and_the_rest_is_copied(
     said = capsys.readouterr().err
     assert "point-in-time recovery to 2023-11-14T22:13:20+00:00 or later" in said
     assert "pg_dump" in said
+
+
+def test_a_backup_stands_outside_of_what_it_is_of(installation: CommandLine) -> None:
+    folder = installation.settings().directory / "copies"
+    result = installation("backup", folder)
+    assert result.exit_code == 2
+    assert "name a folder elsewhere" in result.stderr
+    assert not folder.exists()

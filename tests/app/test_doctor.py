@@ -7,17 +7,21 @@ import os
 import re
 import shutil
 import sqlite3
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import closing
+from http.server import HTTPServer, SimpleHTTPRequestHandler
 from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from typer.testing import CliRunner
 
-from idgraph.app import checks
+from idgraph.app import checks, wiring
+from idgraph.app.cli import app
 from idgraph.app.java import require_java
 from idgraph.app.metadata_server import serving_here
 from idgraph.app.shared_flows import SharedFlows
@@ -108,6 +112,16 @@ def test_a_configuration_that_cannot_be_used_is_a_finding(idgraph: CommandLine) 
     assert "directory" in only(seen(idgraph), "configuration").said
 
 
+def test_another_folder_than_that_of_the_configuration(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = CliRunner().invoke(app, ["doctor"])
+    assert result.exit_code == 1
+    assert result.stdout.startswith("! configuration: missing: idgraph.toml\n")
+    assert "mend: cd to its folder" in result.stdout
+
+
 def test_before_the_first_start(idgraph: CommandLine) -> None:
     found = seen(idgraph)
     assert found["directory"][0] == found["directory"][0]._replace(kind="missing", is_fault=False)
@@ -152,6 +166,15 @@ def test_a_lost_index(well: CommandLine) -> None:
     assert only(seen(well), "index").command == "idgraph reindex"
 
 
+def test_an_index_that_is_empty(well: CommandLine) -> None:
+    shutil.rmtree(directory(well) / "index")
+    with wiring.opened(well.settings()):
+        pass  # As a service does.
+    one = only(seen(well), "index")
+    assert one.kind == "missing"
+    assert "idgraph reindex" in one.command
+
+
 def numbered(file: Path, number: int) -> None:
     with closing(sqlite3.connect(file)) as connection:
         connection.execute(f"PRAGMA user_version = {number}")
@@ -189,6 +212,20 @@ def test_an_index_of_another_layout(well: CommandLine) -> None:
 def test_a_metadata_service_that_is_away(well: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("IDGRAPH_METADATA__URL", f"http://127.0.0.1:{free_port()}")
     assert only(seen(well), "metadata service").kind == "unreachable"
+
+
+def test_another_program_on_the_port_of_the_metadata_service(
+    well: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with HTTPServer(("127.0.0.1", 0), SimpleHTTPRequestHandler) as other:
+        threading.Thread(target=other.serve_forever, daemon=True).start()
+        monkeypatch.setenv("IDGRAPH_METADATA__URL", f"http://127.0.0.1:{other.server_port}")
+        one = only(seen(well), "metadata service")
+        other.shutdown()
+    assert (one.kind, one.said) == (
+        "foreign",
+        "another program answers there, and no metadata service of idgraph",
+    )
 
 
 def test_a_metadata_service_of_another_key_or_another_token(

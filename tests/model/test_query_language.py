@@ -153,6 +153,20 @@ def test_what_joins_nothing_is_refused(words: str) -> None:
         parse_query(words.split(), TYPES.get)
 
 
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        ("(((", "is never closed"),
+        ("(a", "is never closed"),
+        (")", "before it"),
+        ("NOT", "AND, OR"),
+    ],
+)
+def test_the_reason_names_the_parenthesis(words: str, reason: str) -> None:
+    with pytest.raises(QueryError, match=reason):
+        parse_query([words], TYPES.get)
+
+
 def test_parentheses_are_nested_within_bounds() -> None:
     with pytest.raises(QueryError, match="nested"):
         parse_query(["("] * 100_000 + ["a"], TYPES.get)

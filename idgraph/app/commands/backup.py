@@ -73,6 +73,10 @@ def backup(
     settings = keyed(context)
     settings.require_folder()
     _require_empty(folder)
+    if folder.resolve().is_relative_to(settings.directory.resolve()):
+        raise ConfigError(
+            f"{folder} is in {settings.directory}, and would be lost with it; name a folder elsewhere, best on another disk"
+        )
     note(settings, "back up", subject=str(folder.resolve()))
     began = time.time_ns() // 1_000_000
     with owner_only(), _named_errors():

@@ -57,11 +57,12 @@ def doctor(
             print_json({"check": name, "kind": "ok"}) if as_json else print(f"ok {name}")
 
     try:
+        wrong = Finding("wrong", "idgraph.toml", "", "correct it (docs/configuration.md)")
         settings = settings_of(context)
+        wrong = wrong._replace(kind="missing", command="cd to its folder, or idgraph -c FILE doctor")
         settings.require_folder()
     except ConfigError as error:
-        found = Finding("wrong", "idgraph.toml", error, "correct it (docs/configuration.md)")
-        show("configuration", [found])
+        show("configuration", [wrong._replace(text=error)])
         raise typer.Exit(Exit.FAILED) from None
     if version is not None:
         show(f"formats for {version}", for_version(settings, version))

@@ -103,7 +103,7 @@ def list_links(
     from idgraph.model.query_language import parse_query
     from profile_service.link_documents import link_document
 
-    cursor = None
+    cursor, is_empty = None, True
     with _links(context) as (service, links):
         reader = service.reader(local_operator())
         query = parse_query(words or [], reader.types().get)
@@ -115,9 +115,15 @@ def list_links(
                 for link in found.accepted:
                     if kind is None or kind in (each.type for each in link.pair):
                         print_json(link_document(link))
+                        is_empty = False
             cursor = page.cursor
             if cursor is None:
                 break
+    if is_empty:
+        print(
+            "no profile that matches has such a link; `idgraph links show TYPE:VALUE` shows those of one person",
+            file=sys.stderr,
+        )
 
 
 @commands.command("violations")

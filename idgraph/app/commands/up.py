@@ -104,6 +104,7 @@ def up(
         require_java()
     else:
         say("no sources are configured ([[sources]]), so there is no flow")
+    _require_ports(settings)
     from idgraph.app.cli import END_WITH_INPUT
     from idgraph.app.supervision import supervise
 
@@ -135,6 +136,17 @@ def _parts(context: typer.Context, settings: Settings, more: list[Settings], *op
         parts.append(Part("index", command(settings, "index", "follow")))
     with_sources = [each for each in (settings, *more) if each.sources]
     return parts + [Part(f"flow-{each.flow.name}", command(each, "run")) for each in with_sources]
+
+
+def _require_ports(settings: Settings) -> None:
+    """Before anything runs: a flow would take another program on the port for the metadata service."""
+    from idgraph.app.supervision import address
+    from idgraph.web.server import require_port
+
+    host, port = address(settings.metadata.url)
+    if _is_here(host):
+        require_port("the metadata service", host, port)
+    require_port("the profile service", settings.profiles.host, settings.profiles.port)
 
 
 def _require_one_folder(found: list[Settings]) -> None:

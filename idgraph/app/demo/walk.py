@@ -200,6 +200,8 @@ class Demo:
                 if not self._console.is_terminal and done - worker_config >= total // 5:
                     self._console.print(f"  {done:,} of {total:,} events")
                     worker_config = done
+            if not self._console.is_terminal and worker_config < flow.counts.events:
+                self._console.print(f"  {flow.counts.events:,} of {total:,} events")
         _unless(stop)
 
     def _wait_for_catalogue(self, client: MetadataClient) -> None:
