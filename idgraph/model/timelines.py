@@ -60,8 +60,11 @@ class Timelines(Protocol):
         """Those of these pages that exist, by fragment id and key. Reads all earlier writes."""
         ...
 
-    def timelines(self, ids: Collection[str], activities: Collection[str]) -> dict[str, dict[PageKey, bytes]]:
-        """By id, all pages of these activities of those of these fragments that have any. Reads all earlier writes."""
+    def timelines(
+        self, ids: Collection[str], activities: Collection[str] | None = None
+    ) -> dict[str, dict[PageKey, bytes]]:
+        """By id, all pages of these activities, by default of all, of those of these fragments that have any. Reads all earlier
+        writes."""
         ...
 
     def plan(self, due: Collection[DueEntry]) -> None:

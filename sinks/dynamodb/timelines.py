@@ -61,8 +61,10 @@ class DynamoTimelines(DynamoTables):
         found = self.client.get(LINKS, [_key(each) for each in stems])
         return {stems[stem]: page for stem, page in self._that_count(found)}
 
-    def timelines(self, ids: Collection[str], activities: Collection[str]) -> dict[str, dict[PageKey, bytes]]:
-        names = {_OF_FRAGMENT + self.names(each): each for each in ids} if activities else {}
+    def timelines(
+        self, ids: Collection[str], activities: Collection[str] | None = None
+    ) -> dict[str, dict[PageKey, bytes]]:
+        names = {_OF_FRAGMENT + self.names(each): each for each in ids}
         read: list[Item] = []
         large: list[bytes] = []
         for some, found in self.client.partitions(LINKS, list(names), _TOGETHER):
@@ -72,7 +74,8 @@ class DynamoTimelines(DynamoTables):
             read += each
         timelines: dict[str, dict[PageKey, bytes]] = defaultdict(dict)
         for (name, stem), page in self._that_count(read):
-            if (key := _page_key(stem)).activity in activities:
+            key = _page_key(stem)
+            if activities is None or key.activity in activities:
                 timelines[names[name]][key] = page
         return dict(timelines)
 

@@ -46,14 +46,15 @@ class SqliteTimelines(SqliteTables):
 
         return self._file.read(read_pages) if keys else {}
 
-    def timelines(self, ids: Collection[str], activities: Collection[str]) -> dict[str, dict[PageKey, bytes]]:
+    def timelines(
+        self, ids: Collection[str], activities: Collection[str] | None = None
+    ) -> dict[str, dict[PageKey, bytes]]:
         def read_timelines(connection: sqlite3.Connection) -> dict[str, dict[PageKey, bytes]]:
-            which = marks(len(activities))
-            query = (
-                f"SELECT activity, day, entries FROM timelines WHERE fragment = ? AND activity IN ({which})"  # noqa: S608 - marks
-            )
+            query, asked = "SELECT activity, day, entries FROM timelines WHERE fragment = ?", activities or ()
+            if activities is not None:
+                query += f" AND activity IN ({marks(len(asked))})"
             found = {
-                fragment_id: connection.execute(query, (number, *activities)).fetchall()
+                fragment_id: connection.execute(query, (number, *asked)).fetchall()
                 for fragment_id, number in _numbers(connection, ids).items()
             }
             return {
@@ -62,7 +63,7 @@ class SqliteTimelines(SqliteTables):
                 if rows
             }
 
-        return self._file.read(read_timelines) if ids and activities else {}
+        return self._file.read(read_timelines) if ids else {}
 
     def plan(self, due: Collection[DueEntry]) -> None:
         def replace_entries(connection: sqlite3.Connection) -> None:

@@ -53,6 +53,7 @@ def test_pages_are_written_with_their_fragment_and_read_by_key_and_activity(stor
     assert store.timelines(ids, [VISITS, ORDERS]) == {"a:1": pages, "a:2": {SECOND: b"4"}}
     assert store.timelines(ids, []) == store.timelines([], [ORDERS]) == {}
     assert store.timelines(ids, ["order"]) == {}
+    assert store.timelines(ids) == store.timelines(ids, [VISITS, ORDERS])
 
 
 def test_a_page_is_replaced_as_a_whole_and_removed_by_an_empty_one(store: ProfileStore) -> None:

@@ -229,10 +229,16 @@ class MemoryProfileStore:
                 (name, key): self._pages[name][key] for name, key in keys if key in self._pages.get(name, ())
             }
 
-    def timelines(self, ids: Collection[str], activities: Collection[str]) -> dict[str, dict[PageKey, bytes]]:
+    def timelines(
+        self, ids: Collection[str], activities: Collection[str] | None = None
+    ) -> dict[str, dict[PageKey, bytes]]:
         with self._lock():
             found = {
-                name: {key: page for key, page in self._pages.get(name, {}).items() if key[0] in activities}
+                name: {
+                    key: page
+                    for key, page in self._pages.get(name, {}).items()
+                    if activities is None or key.activity in activities
+                }
                 for name in ids
             }
             return {name: pages for name, pages in found.items() if pages}
