@@ -10,20 +10,22 @@ is rewritten in its place.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from idgraph.jobs.reencrypt.stale import StaleFragment
+from idgraph.jobs.reencrypt.stored_timelines import StoredTimelines
 from idgraph.model.dead_letters import DeadLetterReason
 from idgraph.model.errors import KeyProviderError, KeyServiceError, SealError
 from idgraph.model.fragments import Kind, Origin, Register
 from idgraph.model.identifiers import Identifier
 from idgraph.model.pins import PinRecord
 from idgraph.model.stamps import Stamp
-from idgraph.model.store import FragmentWrite
+from idgraph.model.store import NO_PAGES, FragmentWrite
 from idgraph.projection.projection import Projection
 from ingestion.spark.workers import WorkerResources
 from ingestion.stages.commit import CommitStage
+from ingestion.stages.map_output import EncodedChange
 from merge.cells import Cell
 from merge.fragments import FragmentState
 from merge.identity.evidence import ShownTogether, read_key
@@ -34,6 +36,7 @@ from transforms.privacy.stored_values import StoredValues
 
 Keys = tuple[SealingKey | None, SealingKey | None]
 """The keys of the fragment that a register is in, and of the one that it goes to."""
+_TIMELINES_AT_ONCE = 50
 
 
 @dataclass(slots=True)
@@ -56,6 +59,7 @@ class Renaming(NotPicklable):
         resources: WorkerResources,
         values: StoredValues,
         names: StoredNames,
+        timelines: StoredTimelines,
         projection: Projection,
     ) -> None:
         self._store = resources.store
@@ -64,6 +68,7 @@ class Renaming(NotPicklable):
         self._projection = projection
         self._values = values
         self._names = names
+        self._timelines = timelines
         guard = resources.key_guard()
         self._commit = CommitStage(resources.store, guard=guard, gives_up=True)
         self._left: set[str] = set()
@@ -197,9 +202,7 @@ class Renaming(NotPicklable):
         """Move to fragments of other ids. A fragment that a tombstone refuses there belongs to somebody who
         was erased."""
         try:
-            committed = self._commit.run(
-                (each.name, states[each.stored.id].encode(), each.erasure_epoch) for each in found
-            )
+            committed = self._commit.run(self._changes(found, states))
         finally:
             # Also after a failure: fragments that are gone by the next run are not looked at again.
             self._orphaned_keys.erase(self._commit.refused)
@@ -215,6 +218,19 @@ class Renaming(NotPicklable):
         moved_on = self._store.withdraw(gone)
         result.moved_on |= moved_on
         result.done |= gone.keys() - moved_on
+
+    def _changes(
+        self, found: Sequence[StaleFragment], states: Mapping[str, FragmentState]
+    ) -> Iterator[EncodedChange]:
+        """What is joined to fragments of other ids. Timelines are read a few at a time, and behind their fragments: where one
+        is written since, the old fragment stays for the next try."""
+        for start in range(0, len(found), _TIMELINES_AT_ONCE):
+            some = found[start : start + _TIMELINES_AT_ONCE]
+            timelines = self._store.timelines([each.stored.id for each in some])
+            for each in some:
+                state = states[each.stored.id]
+                state.timeline = self._timelines.moved(timelines.get(each.stored.id, NO_PAGES))
+                yield each.name, state.change_bytes(), each.erasure_epoch
 
     def _write(
         self, found: Sequence[StaleFragment], states: dict[str, FragmentState], result: Renamed
@@ -245,7 +261,9 @@ def _write_of(each: StaleFragment, state: FragmentState) -> FragmentWrite:
     identifiers = state.names()
     dropped = each.state.names() - identifiers - {each.stored.id}
     version = each.stored.version
-    return FragmentWrite(each.stored.id, version, state.encode(), identifiers, each.erasure_epoch, dropped)
+    return FragmentWrite(
+        each.stored.id, version, state.encode(), identifiers, each.erasure_epoch, dropped, each.pages
+    )
 
 
 def _sealed_paths(before: FragmentState, after: FragmentState) -> Iterable[str]:

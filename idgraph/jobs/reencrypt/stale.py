@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from typing import NamedTuple
 
+from idgraph.jobs.reencrypt.stored_timelines import StoredTimelines
 from idgraph.model import canonical, paths
 from idgraph.model.errors import DamagedStateError
 from idgraph.model.jobs import Progress
-from idgraph.model.store import StoredFragment
+from idgraph.model.store import NO_PAGES, StoredFragment
+from idgraph.model.timelines import Pages
 from idgraph.model.tombstones import NO_EPOCH
 from ingestion.spark.workers import WorkerResources
 from merge.fragments import FragmentState
@@ -27,8 +29,8 @@ def fail(progress: Progress, shown_name: str) -> None:
 
 
 class StaleFragment(NamedTuple):
-    """A fragment with something to reseal: `todo` of its values, `types` of its names; `name` is its id
-    today, and `erasure_epoch` the `until` of the tombstone that it was read beside."""
+    """A fragment with something to reseal: `todo` of its values, `types` of its names, and `pages` of its timelines, as they
+    are today; `name` is its id today, and `erasure_epoch` the `until` of the tombstone that it was read beside."""
 
     stored: StoredFragment
     state: FragmentState
@@ -36,6 +38,12 @@ class StaleFragment(NamedTuple):
     todo: list[StaleValue]
     name: str
     types: set[str]
+    pages: Pages
+
+    @property
+    def is_stale(self) -> bool:
+        """Whether there is something to reseal."""
+        return bool(self.todo or self.types or self.pages)
 
 
 def marks_of(changed: Collection[str]) -> list[bytes]:
@@ -54,6 +62,7 @@ class StaleSearch(NotPicklable):
         resources: WorkerResources,
         values: StoredValues,
         names: StoredNames,
+        timelines: StoredTimelines,
         on_readable: Callable[[str, set[str]], None] | None = None,
         marks: Sequence[bytes] | None = None,
     ) -> None:
@@ -63,6 +72,7 @@ class StaleSearch(NotPicklable):
         self._data_keys = resources.data_keys
         self._values = values
         self._names = names
+        self._timelines = timelines
         self._on_readable = on_readable
         self._marks = marks
 
@@ -78,7 +88,7 @@ class StaleSearch(NotPicklable):
     def find_again(self, ids: Sequence[str]) -> list[StaleFragment]:
         """The same of fragments that were counted before, and have changed since."""
         stale, _ = self._stale_and_damaged(list(self._store.read(ids).values()))
-        return [each for each in stale if each.todo or each.types]
+        return [each for each in stale if each.is_stale]
 
     def types(self, fragment_id: str, state: FragmentState) -> set[str]:
         """The types of names that are written otherwise today."""
@@ -92,7 +102,7 @@ class StaleSearch(NotPicklable):
             readable.add(PATH)
         if readable and self._on_readable:
             self._on_readable(each.stored.id, readable)
-        return bool(each.todo or each.types)
+        return each.is_stale
 
     def _stale_and_damaged(self, found: Sequence[StoredFragment]) -> tuple[list[StaleFragment], list[str]]:
         # After they were read: a tombstone that comes later is refused by the write. Those few that have one
@@ -100,6 +110,8 @@ class StaleSearch(NotPicklable):
         epochs = {name: each.until for name, each in self._store.tombstones(f.id for f in found).items()}
         self._data_keys.forget(epochs)
         again = self._store.read(list(epochs)) if epochs else {}
+        # Behind the fragments, whose versions a write expects.
+        timelines = self._store.timelines([each.id for each in found])
         stale: list[StaleFragment] = []
         damaged: list[str] = []
         for each in found:
@@ -108,11 +120,12 @@ class StaleSearch(NotPicklable):
                 continue
             try:
                 state = FragmentState.decode(stored.state)
+                pages = self._timelines.changed(timelines.get(stored.id, NO_PAGES))
             except DamagedStateError:
                 damaged.append(stored.id)
                 continue
             until = epochs.get(stored.id, NO_EPOCH)
             todo, types = self._values.stale(state.stored()), self.types(stored.id, state)
             name = self._names.identifier(stored.id)
-            stale.append(StaleFragment(stored, state, until, todo, name, types))
+            stale.append(StaleFragment(stored, state, until, todo, name, types, pages))
         return stale, damaged

@@ -16,6 +16,7 @@ from contextlib import suppress
 from idgraph.jobs.reencrypt.dead_letter_renaming import DeadLetterRenaming
 from idgraph.jobs.reencrypt.renaming import Renaming
 from idgraph.jobs.reencrypt.stale import StaleFragment, StaleSearch, fail, marks_of
+from idgraph.jobs.reencrypt.stored_timelines import StoredTimelines
 from idgraph.model.backoff import Backoff
 from idgraph.model.errors import (
     ConflictError,
@@ -66,13 +67,13 @@ class StoredSealing:
         self._projection = resources.projection(lambda: snapshot.attributes.index_rules)
         self._values = StoredValues(snapshot, resources.blind_index)
         self._names = StoredNames(snapshot.snapshot, resources.blind_index, snapshot.protected_names)
-        self._search = StaleSearch(
-            resources, self._values, self._names, on_readable, None if changed is None else marks_of(changed)
-        )
+        self._timelines = StoredTimelines(snapshot.snapshot, self._values, self._names)
+        marks = None if changed is None else marks_of(changed)
+        self._search = StaleSearch(resources, self._values, self._names, self._timelines, on_readable, marks)
         self._is_projected = is_projected
         self._unprojected: list[str] = []
         self._projected_at = -PROJECTED_SECONDS
-        self._renaming = Renaming(resources, self._values, self._names, self._projection)
+        self._renaming = Renaming(resources, self._values, self._names, self._timelines, self._projection)
         self._dead_letters = DeadLetterRenaming(resources, self._names, self.seal_change)
         self._backoff = backoff or Backoff()
         self._sleep = sleep
@@ -113,6 +114,7 @@ class StoredSealing:
             if tombstone.refuses(change.erasure_epoch):
                 # It will be refused, and needs no key.
                 return fragment_id, change
+        change.timeline = self._timelines.change(change.timeline)
         if self._search.types(fragment_id, change):
             return self._renaming.renamed_change(fragment_id, change)
         todo = self._values.stale(change.stored())
@@ -160,7 +162,7 @@ class StoredSealing:
             if key is not None:
                 changed = self._changed(each, key, progress)
                 found += [path for path, register, _ in changed if register.kind is Kind.SEALED]
-            progress.counts["fragments"] += bool(found or each.types)
+            progress.counts["fragments"] += bool(found or each.types or each.pages)
             progress.count("values", found)
             progress.count("renamed", each.types)
 
@@ -224,10 +226,12 @@ class StoredSealing:
             name, version = each.stored.id, each.stored.version
             changed = self._changed(each, keys[name], progress)
             if changed:
-                changes[name] = changed
                 each.state.reseal(changed)
+            if changed or each.pages:
+                changes[name] = changed
+                state = each.state.encode()
                 writes.append(
-                    FragmentWrite(name, version, each.state.encode(), frozenset(), each.erasure_epoch)
+                    FragmentWrite(name, version, state, frozenset(), each.erasure_epoch, pages=each.pages)
                 )
         refused = self._store.write(writes) if writes else set()
         # An erasure that came meanwhile may have gone by before their keys were made.

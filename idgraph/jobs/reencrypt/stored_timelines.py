@@ -1,0 +1,78 @@
+"""Entries of timelines as events would leave them today: ids of events hashed, and no value that policy protects by now.
+
+A field is looked at by the path that the activity reads today. Where no activity says which path that was, the field goes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from idgraph.model import paths
+from idgraph.model.fragments import Kind, Origin, Register
+from idgraph.model.snapshots import MetadataSnapshot
+from idgraph.model.stamps import SpecRef, Stamp
+from idgraph.model.timelines import ActivityEntries, Entry, PageKey, Pages, TimelineChange
+from merge.timelines import decode_page, encode_page
+from transforms.behaviour.activities import open_values
+from transforms.behaviour.windows import leaves_of
+from transforms.privacy.keys import NotPicklable
+from transforms.privacy.protected_names import StoredNames
+from transforms.privacy.stored_values import StoredValues
+
+_UNBOUNDED = 1_000_000
+"""Days to keep, and entries: the next event that leaves one bounds them."""
+
+
+class StoredTimelines(NotPicklable):
+    """Rewrites entries under one snapshot. One per thread."""
+
+    def __init__(self, snapshot: MetadataSnapshot, values: StoredValues, names: StoredNames) -> None:
+        self._fields: dict[str, Mapping[str, str]] = {each.name: each.fields for each in snapshot.activities}
+        self._values = values
+        self._names = names
+
+    def changed(self, pages: Pages) -> dict[PageKey, bytes]:
+        """Those of these pages that are another one today. Raises DamagedStateError."""
+        found = {
+            key: encode_page(self._today(key.activity, decode_page(page))) for key, page in pages.items()
+        }
+        return {key: page for key, page in found.items() if page != pages[key]}
+
+    def moved(self, pages: Pages) -> TimelineChange:
+        """The entries of all pages, for a fragment of another name. Raises DamagedStateError."""
+        entries: dict[str, list[Entry]] = {}
+        for key, page in pages.items():
+            entries.setdefault(key.activity, []).extend(self._today(key.activity, decode_page(page)))
+        return {name: ActivityEntries(_UNBOUNDED, _UNBOUNDED, tuple(each)) for name, each in entries.items()}
+
+    def change(self, change: TimelineChange) -> TimelineChange:
+        """A change that is yet to be written."""
+        return {
+            activity: each._replace(entries=tuple(self._today(activity, each.entries)))
+            for activity, each in change.items()
+        }
+
+    def _today(self, activity: str, entries: Iterable[Entry]) -> Iterator[Entry]:
+        places = self._fields.get(activity, {})
+        for each in entries:
+            stamp = Stamp(0, each.time, each.source, each.event_id)
+            origin = self._names.origin(Origin(stamp, SpecRef(*each.made_by[1:])))
+            fields = {
+                name: shown
+                for name, value in each.fields.items()
+                if name in places and (shown := self._shown(places[name], value, origin)) is not None
+            }
+            yield each._replace(event_id=origin.stamp.event_id, fields=fields)
+
+    def _shown(self, path: str, value: Any, origin: Origin) -> Any:
+        """What policy shows of a value at a path; None for nothing."""
+        keys = paths.split(path)
+        leaves = ((each, Register(origin, Kind.PLAIN, leaf)) for each, leaf in leaves_of(value, *keys))
+        protected = [each.path for each in self._values.stale(leaves)]
+        if not protected:
+            return value
+        tree = value
+        for key in reversed(keys):
+            tree = {key: tree}
+        return paths.value_at(open_values(tree, protected), keys) or None
