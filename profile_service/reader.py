@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 
 from idgraph.model import canonical, paths
 from idgraph.model.attributes import Catalogue, DataType, ReconciliationPolicy
+from idgraph.model.behaviour import ActivityDocument
 from idgraph.model.errors import DamagedStateError, KeyProviderError, QueryError, SealError
 from idgraph.model.fragments import Kind, Origin, Register
 from idgraph.model.identifiers import Identifier
@@ -42,6 +43,7 @@ from idgraph.model.queries import (
 )
 from idgraph.model.query_cost import SORTED, cost_of, require_affordable
 from idgraph.model.snapshots import MetadataSnapshot
+from idgraph.model.stamps import SpecRef, Stamp
 from idgraph.model.text import nearest
 from idgraph.model.timelines import Entry
 from idgraph.projection.behaviour import Behaviour, BehaviourReader
@@ -64,6 +66,7 @@ from transforms.privacy.protected_names import StoredNames
 from transforms.privacy.sealing import DataKeys, UnusableKey
 from transforms.schema.attribute_nodes import AttributePolicy
 from transforms.schema.data_types import DATA_TYPES, declared_types
+from transforms.schema.expression_sources import expression_sources
 from transforms.schema.policy_tree import PolicyTree
 
 MASK = {"$protected": True}
@@ -286,22 +289,41 @@ class ProfileReader:
         self.damaged += [name for name, each in found.items() if each.is_damaged]
         return found
 
-    def timelines(
-        self, person: Person, activities: Collection[str] | None = None
-    ) -> dict[str, Sequence[Entry]]:
-        """The entries of a person that this reader may see, by activity: of all or of some, without fields that are hidden.
-        Raises StoreError, DamagedStateError."""
-        found = self._behaviour.timelines(person, activities)
-        rules = {each.name: each for each in self._attributes.index_rules.behaviour.activities}
+    def activities(self) -> dict[str, ActivityDocument]:
+        """The activities in force that exist for this reader: it sees all that their conditions ask for."""
+        rules = self._attributes.index_rules.behaviour
+        return {
+            each.name: each
+            for each in rules.activities
+            if each.condition is None
+            or all(self._sees_source(path) for path in expression_sources(each.condition))
+        }
+
+    def _sees_source(self, path: str) -> bool:
+        return self._visibility.sees(path) if path else self._visibility.is_total
+
+    def timelines(self, person: Person, activities: Iterable[str]) -> dict[str, Sequence[Entry]]:
+        """The entries of a person by activity, of those of these activities that exist for this reader, with the fields that it
+        sees and names as they may be shown. Raises StoreError, DamagedStateError."""
+        known, is_open = self.activities(), self._attributes.index_rules.behaviour.is_open
+        found = self._behaviour.timelines(person, known.keys() & set(activities))
         shown: dict[str, Sequence[Entry]] = {}
         for name, entries in found.items():
-            hidden = {
+            visible = {
                 field
-                for field, path in rules[name].fields.items()
-                if not (self._visibility.sees(path) and self._attributes.index_rules.behaviour.is_open(path))
+                for field, path in known[name].fields.items()
+                if is_open(path) and self._visibility.sees(path)
             }
-            shown[name] = [_without(each, hidden) for each in entries] if hidden else entries
+            shown[name] = [self._shown_entry(each, visible) for each in entries]
         return shown
+
+    def _shown_entry(self, entry: Entry, visible: Collection[str]) -> Entry:
+        _, spec, version = entry.made_by
+        stamp = Stamp(0, entry.time, entry.source, entry.event_id)
+        return entry._replace(
+            event_id=self.names.origin(Origin(stamp, SpecRef(spec, version))).stamp.event_id,
+            fields={name: value for name, value in entry.fields.items() if name in visible},
+        )
 
     def owning(self, forms: Collection[str]) -> Owners:
         """The owner of an identifier, given in its stored forms."""
@@ -612,10 +634,6 @@ class ProfileReader:
 
 
 _NO_BEHAVIOUR = Behaviour()
-
-
-def _without(entry: Entry, hidden: Collection[str]) -> Entry:
-    return entry._replace(fields={name: value for name, value in entry.fields.items() if name not in hidden})
 
 
 def _anywhere(clause: FullText, places: Sequence[str]) -> Condition:

@@ -8,7 +8,7 @@ is.
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
@@ -92,6 +92,10 @@ class Entrance(Protocol):
         """An item of `POST /v1/profiles/lookup`, with provenance and the profiles that share the identifier."""
         ...
 
+    def timeline(self, identifier: str, activities: Sequence[str], limit: int) -> dict[str, Any]:
+        """The answer of `GET /v1/profiles/IDENTIFIER/timeline`."""
+        ...
+
     def search(self, body: dict[str, Any]) -> dict[str, Any]:
         """The answer of `POST /v1/search`."""
         ...
@@ -119,6 +123,12 @@ class _Here:
         looked = self._service.lookup(self._caller, given_identifier(identifier), wanted)
         self._service.require_found(bool(looked.profiles or looked.sharing or looked.incomplete))
         return looked.item(identifier, wanted)
+
+    def timeline(self, identifier: str, activities: Sequence[str], limit: int) -> dict[str, Any]:
+        from profile_service.timeline import TimelineRequest, timeline
+
+        wanted = TimelineRequest(activities, limit=limit)
+        return timeline(self._service, self._caller, given_identifier(identifier), wanted).model_dump()
 
     def search(self, body: dict[str, Any]) -> dict[str, Any]:
         from profile_service.request_bodies import SearchBody
@@ -152,6 +162,10 @@ class _Remote:
         item: dict[str, Any] = answer["items"][0]
         return item
 
+    def timeline(self, identifier: str, activities: Sequence[str], limit: int) -> dict[str, Any]:
+        params = {"activity": list(activities), "limit": limit}
+        return self._call("profiles", identifier, "timeline", method="GET", params=params)
+
     def search(self, body: dict[str, Any]) -> dict[str, Any]:
         return self._call("search", body=body)
 
@@ -161,9 +175,15 @@ class _Remote:
     def facets(self, body: dict[str, Any]) -> dict[str, Any]:
         return self._call("search", "facets", body=body)
 
-    def _call(self, *path: str, body: dict[str, Any]) -> dict[str, Any]:
+    def _call(
+        self,
+        *path: str,
+        body: dict[str, Any] | None = None,
+        method: str = "POST",
+        params: dict[str, Any] | None = None,
+    ) -> dict[str, Any]:
         try:
-            found: dict[str, Any] = self._client.call("POST", *path, body=body)
+            found: dict[str, Any] = self._client.call(method, *path, body=body, params=params)
         except ProfileServiceError as error:
             message = f"{error} (`[profiles] url` is {self._url}, asked by the token of `[metadata]`)"
             raise ProfileServiceError(message, error.status) from None

@@ -39,7 +39,7 @@ class Trial(NamedTuple):
 def read_rules(file: Path) -> IdentityRules:
     """The rules of a file (`-`: standard input), checked as the metadata service does. Raises DocumentError, ConfigError."""
     document = JsonFile(file)
-    rules = _validated(IdentityRules, document)
+    rules = validated(IdentityRules, document)
     problems = find_problems(rules)
     if problems:
         raise document.refuse(problems)
@@ -52,16 +52,16 @@ def read_case(file: Path) -> tuple[Simulated, list[Problem]]:
     document = JsonFile(file)
     content = document.content
     if isinstance(content, dict) and {"rules", "events"} & content.keys():
-        case, place = _validated(Simulated, document), "/rules"
+        case, place = validated(Simulated, document), "/rules"
     else:
-        case, place = Simulated(rules=_validated(IdentityRules, document), events=()), ""
+        case, place = Simulated(rules=validated(IdentityRules, document), events=()), ""
     return case, [document.locate(each.under(place)) for each in find_problems(case.rules)]
 
 
 Model = TypeVar("Model", bound=BaseModel)
 
 
-def _validated(model: type[Model], document: JsonFile) -> Model:
+def validated(model: type[Model], document: JsonFile) -> Model:
     try:
         return model.model_validate(document.content)
     except ValidationError as error:

@@ -256,6 +256,23 @@ class Methods:
         return by_cursor(request, "params")
 
     @Paged
+    def timeline(
+        self,
+        identifier: str,
+        activities: Sequence[str] = (),
+        *,
+        since: int | None = None,
+        until: int | None = None,
+        page: int = 1000,
+    ) -> Pages[dict[str, Any]]:
+        """The entries that a person's events left in the timelines of activities (of all, if none is named), the newest first:
+        those at or after `since` and before `until`, in epoch milliseconds."""
+        params: dict[str, Any] = {"activity": list(activities), "limit": page}
+        params |= {name: each for name, each in (("since", since), ("until", until)) if each is not None}
+        request = Request("GET", path_of(("profiles", identifier, "timeline")), params=params)
+        return by_cursor(request, "params")
+
+    @Paged
     def changes(self, cursor: str = "", segment: str | None = None) -> Pages[dict[str, Any]]:
         """Merges, splits, crossings of segments and changes in them behind a cursor, until now, or those of
         one segment. Each has the cursor to continue with."""

@@ -75,11 +75,10 @@ class BehaviourReader:
                 found[person.id] = Behaviour(is_damaged=True)
         return found
 
-    def timelines(
-        self, person: Person, activities: Collection[str] | None = None
-    ) -> dict[str, Sequence[Entry]]:
-        """The entries of a person by activity, of all activities in force or of some. Raises StoreError, DamagedStateError."""
-        asked = sorted(self._activities if activities is None else self._activities.keys() & set(activities))
+    def timelines(self, person: Person, activities: Collection[str]) -> dict[str, Sequence[Entry]]:
+        """The entries of a person by activity, of those of these activities that are in force. Raises StoreError,
+        DamagedStateError."""
+        asked = sorted(self._activities.keys() & set(activities))
         return self._timelines(person, self._pages([person], asked), asked)
 
     def _pages(

@@ -293,6 +293,18 @@ class FragmentConsent(ConsentDocument):
     fragment: str
 
 
+class TimelineEntry(BaseModel):
+    """The entry that one event left. Fields that the caller may not see are left out."""
+
+    activity: str
+    time: int = Field(description="Epoch milliseconds.")
+    source: str
+    event: str = Field(description="The event's id.")
+    spec: str = Field(description="The spec that mapped the event.")
+    spec_version: int
+    fields: dict[str, Any]
+
+
 class ProfileHistory(Items[FragmentHistory]):
     """The fragments that carry an identifier; of the profile that has it, also decisions on its links, and its consents."""
 

@@ -13,6 +13,12 @@ import httpx
 from pydantic import BaseModel
 
 from idgraph.model.attributes import AttributeDefinition, AttributeMetadata, Catalogue
+from idgraph.model.behaviour import (
+    ActivityDefinition,
+    ActivityDocument,
+    DerivedDefinition,
+    DerivedDocument,
+)
 from idgraph.model.callers import CallerList
 from idgraph.model.errors import ApprovalNeededError, MetadataError
 from idgraph.model.identity_rules import IdentityRules
@@ -254,6 +260,24 @@ class MetadataClient:
     def put_rules(self, rules: IdentityRules, reason: str = "") -> RulesRecord:
         """Put other identity rules in force; the same again makes no new version. Raises RefusedError."""
         return self._put(RulesRecord, "/v1/identity-rules", _stated(rules, IdentityRules), reason)
+
+    def activities(self) -> list[ActivityDocument]:
+        """All activities, by name."""
+        return list(self._http.pages(ActivityDocument, "/v1/activities", {}))
+
+    def derived_attributes(self) -> list[DerivedDocument]:
+        """All derived attributes, by name."""
+        return list(self._http.pages(DerivedDocument, "/v1/derived-attributes", {}))
+
+    def put_activity(self, definition: ActivityDefinition, reason: str = "") -> ActivityDocument:
+        """Put an activity in force; the same again makes no new version. Raises RefusedError."""
+        path = f"/v1/activities/{quoted(definition.name)}"
+        return self._put(ActivityDocument, path, _stated(definition, ActivityDefinition), reason)
+
+    def put_derived(self, definition: DerivedDefinition, reason: str = "") -> DerivedDocument:
+        """Put a derived attribute in force; the same again makes no new version. Raises RefusedError."""
+        path = f"/v1/derived-attributes/{quoted(definition.name)}"
+        return self._put(DerivedDocument, path, _stated(definition, DerivedDefinition), reason)
 
     def get_defaults(self) -> DiscoveryDefaults:
         """The discovery defaults in force."""

@@ -15,6 +15,7 @@ from idgraph.model.identifiers import Identifier, given_identifier
 from idgraph.model.pins import PinRecord
 from idgraph.web.application import Look
 from idgraph.web.conditional import IfNoneMatch, is_listed
+from idgraph.web.cursors import ListPage
 from idgraph.web.path_values import decoded, path_value
 from idgraph.web.refusals import ClashError, UnknownSubjectError
 from profile_service.api.dependencies import AFTER_COMMIT, ActingCaller, Service, WantedParts
@@ -24,6 +25,7 @@ from profile_service.api.documents import (
     Items,
     LookupResults,
     ProfileHistory,
+    TimelineEntry,
     answer,
     plain_answer,
 )
@@ -34,6 +36,8 @@ from profile_service.reader import Profile, ProfileReader, provenance_of
 from profile_service.request_bodies import LookupBody
 from profile_service.searching import warned
 from profile_service.service import Looked, ProfileService
+from profile_service.timeline import TimelineRequest
+from profile_service.timeline import timeline as timeline_page
 from profile_service.wanted import Plain, Wanted
 
 router = APIRouter(prefix="/v1/profiles", tags=["profiles"])
@@ -206,6 +210,29 @@ def _decisions(pins: Iterable[PinRecord], reader: ProfileReader, sees_reasons: b
         for each in pins
         if all(reader.sees_type(name.partition(":")[0]) for name in (each.low, each.high))
     ]
+
+
+@router.get("/{identifier}/timeline", response_model=ListPage[TimelineEntry])
+def timeline(
+    identifier: AskedIdentifier,
+    service: Service,
+    caller: ActingCaller,
+    activity: Annotated[
+        list[str] | None, Query(max_length=100, description="Of these activities alone.")
+    ] = None,
+    since: Annotated[
+        int | None,
+        Query(description="At or after this moment, in epoch milliseconds.", ge=-(2**63), lt=2**63),
+    ] = None,
+    until: Annotated[
+        int | None, Query(description="Before this moment, in epoch milliseconds.", ge=-(2**63), lt=2**63)
+    ] = None,
+    limit: Annotated[int, Query(ge=1, le=1000)] = 100,
+    cursor: Annotated[str | None, Query(max_length=8192)] = None,
+) -> Response:
+    """The entries that a person's events left in the timelines of activities, the newest first."""
+    wanted = TimelineRequest(activity or (), since, until, limit, cursor)
+    return answer(timeline_page(service, caller, identifier, wanted).model_dump())
 
 
 @router.get("/{identifier}/history", response_model=ProfileHistory)

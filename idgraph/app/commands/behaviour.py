@@ -1,0 +1,124 @@
+"""`idgraph timeline` and `idgraph behaviour`: what persons did, and what is derived from it."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from idgraph.app import metadata_access
+from idgraph.app.commands.context import TYPE_VALUE, Json, Why, from_stdin, settings_of
+from idgraph.app.terminal import print_json, print_table
+from idgraph.model import canonical
+from idgraph.model.errors import RefusedError
+from idgraph.model.identifiers import given_identifier
+
+if TYPE_CHECKING:
+    from idgraph.model.behaviour import ActivityDefinition, DerivedDefinition
+
+commands = typer.Typer(
+    no_args_is_help=True,
+    help="Activities, which leave entries in timelines, and attributes that are derived from these.",
+)
+
+
+def timeline(
+    context: typer.Context,
+    identifier: Annotated[str, typer.Argument(help=TYPE_VALUE, callback=from_stdin)],
+    activity: Annotated[
+        list[str] | None,
+        typer.Option("--activity", help="Of this activity alone; may be repeated.", show_default=False),
+    ] = None,
+    limit: Annotated[int, typer.Option(min=1, max=1000, help="The newest so many.")] = 20,
+    as_json: Json = False,
+) -> None:
+    """Show the entries that a person's events left in the timelines of activities, the newest first. Exit code 3: no profile
+    has the identifier.
+
+    With --json: one object per entry, with activity, time (epoch milliseconds), source, event and fields.
+    """
+    from idgraph.app.entrance import entrance
+
+    text = str(given_identifier(identifier))
+    with entrance(settings_of(context)) as here:
+        found = here.timeline(text, activity or [], limit)
+    if as_json:
+        for each in found["items"]:
+            print_json(each)
+        return
+    rows = [
+        [_moment(each["time"]), each["activity"], each["source"], _text(each["fields"])]
+        for each in found["items"]
+    ]
+    print_table(["time", "activity", "source", "fields"], rows)
+    if found["next"] is not None:
+        print("there are earlier ones: --limit")
+
+
+def _moment(time_ms: int) -> str:
+    return datetime.fromtimestamp(time_ms / 1000, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+
+
+def _text(fields: dict[str, Any]) -> str:
+    return ", ".join(f"{name} {canonical.encode(value).decode()}" for name, value in fields.items())
+
+
+@commands.command("list")
+def list_definitions(context: typer.Context, as_json: Json = False) -> None:
+    """List activities and derived attributes.
+
+    With --json: one object per definition, with `kind` and `document`.
+    """
+    with metadata_access.metadata_client(settings_of(context)) as client:
+        activities, derived = client.activities(), client.derived_attributes()
+    if as_json:
+        for kind, documents in (("activity", activities), ("derived_attribute", derived)):
+            for each in documents:
+                print_json({"kind": kind, "document": each.model_dump(mode="json", exclude_unset=True)})
+        return
+    rows = [["activity", each.name, "", str(each.version), each.status] for each in activities]
+    rows += [["derived", each.name, each.path, str(each.version), each.status] for each in derived]
+    print_table(["kind", "name", "path", "version", "status"], rows)
+
+
+@commands.command("apply")
+def apply_definitions(
+    context: typer.Context,
+    file: Annotated[
+        Path,
+        typer.Argument(help="JSON with lists `activities` and `derived_attributes`; `-`: standard input."),
+    ],
+    reason: Why = "",
+    as_json: Json = False,
+) -> None:
+    """Put activities and derived attributes in force, each as a new version; an unchanged one makes none.
+
+    Later events leave entries; earlier ones do once `idgraph backfill` reads them again. With --json: one object per
+    definition, with `kind`, `name` and `version`.
+    """
+    from idgraph.app.behaviour_documents import read_behaviour
+    from metadata_service.documents.reading import refused_by_service
+
+    wanted = read_behaviour(file)
+    with metadata_access.metadata_client(settings_of(context)) as client:
+        for place, each in wanted.placed():
+            try:
+                kind, saved = _put(client, each, reason)
+            except RefusedError as error:
+                if error.problem is None or file == Path("-"):
+                    raise
+                raise refused_by_service(file, error.problem.under(place)) from None
+            if as_json:
+                print_json({"kind": kind, "name": saved.name, "version": saved.version})
+            else:
+                print(f"{kind.replace('_', ' ')} {saved.name}: version {saved.version}")
+
+
+def _put(client: Any, definition: ActivityDefinition | DerivedDefinition, reason: str) -> tuple[str, Any]:
+    from idgraph.model.behaviour import ActivityDefinition
+
+    if isinstance(definition, ActivityDefinition):
+        return "activity", client.put_activity(definition, reason)
+    return "derived_attribute", client.put_derived(definition, reason)
