@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -14,9 +14,6 @@ from idgraph.app.terminal import print_json, print_table
 from idgraph.model import canonical
 from idgraph.model.errors import RefusedError
 from idgraph.model.identifiers import given_identifier
-
-if TYPE_CHECKING:
-    from idgraph.model.behaviour import ActivityDefinition, DerivedDefinition
 
 commands = typer.Typer(
     no_args_is_help=True,
@@ -98,14 +95,14 @@ def apply_definitions(
     Later events leave entries; earlier ones do once `idgraph backfill` reads them again. With --json: one object per
     definition, with `kind`, `name` and `version`.
     """
-    from idgraph.app.behaviour_documents import read_behaviour
+    from idgraph.app.behaviour_documents import put_behaviour, read_behaviour
     from metadata_service.documents.reading import refused_by_service
 
     wanted = read_behaviour(file)
     with metadata_access.metadata_client(settings_of(context)) as client:
         for place, each in wanted.placed():
             try:
-                kind, saved = _put(client, each, reason)
+                kind, saved = put_behaviour(client, each, reason)
             except RefusedError as error:
                 if error.problem is None or file == Path("-"):
                     raise
@@ -114,11 +111,3 @@ def apply_definitions(
                 print_json({"kind": kind, "name": saved.name, "version": saved.version})
             else:
                 print(f"{kind.replace('_', ' ')} {saved.name}: version {saved.version}")
-
-
-def _put(client: Any, definition: ActivityDefinition | DerivedDefinition, reason: str) -> tuple[str, Any]:
-    from idgraph.model.behaviour import ActivityDefinition
-
-    if isinstance(definition, ActivityDefinition):
-        return "activity", client.put_activity(definition, reason)
-    return "derived_attribute", client.put_derived(definition, reason)

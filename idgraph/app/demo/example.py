@@ -6,12 +6,16 @@ import gzip
 import shutil
 import tomllib
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from functools import cached_property
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from idgraph.app.settings.document import Settings
+from idgraph.model import canonical
 from idgraph.model.errors import ConfigError
+from idgraph.model.timelines import DAY_MS
 
 _CHECKOUT = Path(__file__).resolve().parents[3]
 EXAMPLES = (_CHECKOUT if (_CHECKOUT / "setup.py").exists() else _CHECKOUT / "idgraph") / "examples"
@@ -46,6 +50,11 @@ class Example:
         file = self.folder / "identity-rules.json"
         return file if file.exists() else None
 
+    def behaviour(self) -> Path | None:
+        """Activities and derived attributes, if the example has some."""
+        file = self.folder / "behaviour.json"
+        return file if file.exists() else None
+
     def lay_out(self, target: Path) -> Path:
         """Make an empty folder to run in, with a copy of the configuration; gives the copy.
 
@@ -77,7 +86,37 @@ class Example:
         for file in sorted([*data.glob(f"{source}.jsonl*"), *data.glob(f"{source}/*.jsonl*")]):
             with gzip.open(file) if file.suffix == ".gz" else file.open("rb") as stream:
                 for line in stream:
-                    yield line if line.endswith(b"\n") else line + b"\n"
+                    yield self.moved(source, line)
+
+    def moved(self, source: str, line: bytes) -> bytes:
+        """An event of a source, as many days later as `newest` of `demo.toml` lies before yesterday: as if the data were of these
+        days. A line that is no JSON object stays as it is."""
+        line = line if line.endswith(b"\n") else line + b"\n"
+        keys = self.shown.get("times", {}).get(source, ())
+        try:
+            event = canonical.decode(line) if keys else None
+        except canonical.MalformedJSON:
+            return line
+        if type(event) is not dict:
+            return line
+        for key in keys:
+            event[key] = _later(event.get(key), self._days)
+        return canonical.encode_ordered(event) + b"\n"
+
+    @cached_property
+    def _days(self) -> int:
+        newest = self.shown.get("newest")
+        return 0 if newest is None else (datetime.now(UTC).date() - newest).days - 1
+
+
+def _later(time: Any, days: int) -> Any:
+    """A time in epoch milliseconds or as RFC 3339; anything else as it is."""
+    if type(time) is int:
+        return time + days * DAY_MS
+    try:
+        return (datetime.fromisoformat(time) + timedelta(days=days)).isoformat(timespec="microseconds")
+    except (TypeError, ValueError):
+        return time
 
 
 def _chunks(lines: Iterator[bytes]) -> Iterator[list[bytes]]:

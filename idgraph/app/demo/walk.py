@@ -15,6 +15,7 @@ from pathlib import Path
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from idgraph.app import metadata_access, wiring
+from idgraph.app.behaviour_documents import put_behaviour, read_behaviour
 from idgraph.app.demo.example import Example
 from idgraph.app.identity_documents import read_rules
 from idgraph.app.java import require_java
@@ -181,6 +182,9 @@ class Demo:
             client.put_rules(read_rules(rules), "demo")
         for spec in self._example.specs():
             client.put_spec(read_definition(spec), "demo")
+        behaviour = self._example.behaviour()
+        for each in read_behaviour(behaviour).all() if behaviour else ():
+            put_behaviour(client, each, "demo")
 
     def _follow(self, flow: RunningFlow, total: int, stop: threading.Event) -> None:
         bar = Progress(
@@ -259,8 +263,10 @@ class Demo:
         self._say_command(f"specs apply {_shown(file)}")
         started = time.monotonic()
         saved = client.put_spec(read_definition(file), "demo: an edit while the flow runs")
-        event = canonical.decode((self._example.folder / edit["event"]).read_bytes())
-        publish_lines(self._settings.file_source(edit["source"]), [canonical.encode(event) + b"\n"])
+        event = canonical.encode(canonical.decode((self._example.folder / edit["event"]).read_bytes()))
+        publish_lines(
+            self._settings.file_source(edit["source"]), [self._example.moved(edit["source"], event)]
+        )
         say(f"  {saved.name} version {saved.active_version} is active; one more event published")
         leaf = None
         while leaf is None and time.monotonic() - started < EDIT_SECONDS and not stop.is_set():
