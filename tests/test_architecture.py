@@ -113,7 +113,7 @@ NO_INPUT_OR_OUTPUT = frozenset(
 )
 MOST_TO_READ = 90
 """Modules of ours that the application behind the REST interface loads; a command that reads profiles loads them too."""
-MOST_TO_SERVE = 128
+MOST_TO_SERVE = 129
 """The same with the REST interface."""
 MOST_WAYS = {
     "threads of our own": 5,
