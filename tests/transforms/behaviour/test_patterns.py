@@ -371,6 +371,12 @@ def test_ten_thousand_entries_do_not_make_a_pattern_slow(text: str, matches: int
     assert len(matched(text, "a" * 10_000)) == matches
 
 
+@pytest.mark.parametrize("text", ["(() | ()){1000} | A", "((() | ()){1000} A) | B"])
+def test_steps_without_an_entry_are_bounded_too(text: str) -> None:
+    with pytest.raises(SpecLimitError, match="steps"):
+        matched(text, "a" * 3000, define={"A": "c == 'b'"})
+
+
 def test_a_pattern_that_takes_too_many_steps_is_an_error() -> None:
     run = compile_pattern(pattern("A+", skip="to_next_row"))
     rows = {"a": letters("a" * 3000)}

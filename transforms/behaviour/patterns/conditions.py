@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from idgraph.model.errors import SpecError, TransformError
 from idgraph.model.timelines import Entry
@@ -18,11 +18,8 @@ RESERVED = frozenset({ACTIVITY, TIME, PREVIOUS, FIRST, "begin", "end"})
 """Names that no variable has: what a condition sees beside the fields, and what a result has beside the variables."""
 
 
-class ActivityEntry(NamedTuple):
-    """One entry, and the activity whose timeline has it."""
-
-    activity: str
-    entry: Entry
+Row: TypeAlias = tuple[str, Entry]
+"""One entry, and before it the activity whose timeline has it."""
 
 
 class Slot(NamedTuple):
@@ -75,7 +72,7 @@ class RowConditions:
     """The conditions over the rows of one person. What does not depend on the match is found out once."""
 
     def __init__(
-        self, conditions: Mapping[int, Condition], variables: Sequence[str], rows: Sequence[ActivityEntry]
+        self, conditions: Mapping[int, Condition], variables: Sequence[str], rows: Sequence[Row]
     ) -> None:
         self._conditions = conditions
         self._variables = variables
@@ -95,25 +92,31 @@ class RowConditions:
         return known
 
     def _evaluate(self, condition: Condition, place: int, read: tuple[int, ...]) -> bool:
-        shown = dict(self._shown(place))
-        if condition.reads_previous:
-            shown[PREVIOUS] = self._shown(place - 1) if place else None
-        firsts: dict[str, Any] = {}
-        for slot, at in zip(condition.slots, read, strict=True):
-            (firsts if slot.is_first else shown)[self._variables[slot.variable]] = (
-                None if at < 0 else self._shown(at)
-            )
-        if firsts:
-            shown[FIRST] = firsts
+        shown = self._shown(place)
+        if read or condition.reads_previous:
+            shown = {**shown, **self._others(condition, place, read)}
         start(DEFAULT_LIMITS)
         try:
             return not is_false(condition.evaluate(shown))
         except TransformError:
             return False
 
+    def _others(self, condition: Condition, place: int, read: tuple[int, ...]) -> dict[str, Any]:
+        """What the condition sees beside the row at hand."""
+        others: dict[str, Any] = {}
+        firsts: dict[str, Any] = {}
+        if condition.reads_previous:
+            others[PREVIOUS] = self._shown(place - 1) if place else None
+        for slot, at in zip(condition.slots, read, strict=True):
+            under = firsts if slot.is_first else others
+            under[self._variables[slot.variable]] = None if at < 0 else self._shown(at)
+        if firsts:
+            others[FIRST] = firsts
+        return others
+
     def _shown(self, place: int) -> dict[str, Any]:
         shown = self._seen.get(place)
         if shown is None:
-            row = self._rows[place]
-            shown = self._seen[place] = {**row.entry.fields, ACTIVITY: row.activity, TIME: row.entry.time}
+            activity, entry = self._rows[place]
+            shown = self._seen[place] = {**entry.fields, ACTIVITY: activity, TIME: entry.time}
         return shown

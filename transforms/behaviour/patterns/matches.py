@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
-from heapq import merge
+from collections.abc import Mapping, Sequence
+from itertools import repeat
 from typing import NamedTuple
 
 from idgraph.model.timelines import Entry
-from transforms.behaviour.patterns.conditions import ActivityEntry
+from transforms.behaviour.patterns.conditions import Row
 from transforms.behaviour.patterns.matching import Labelling, MatchRules, Search
 from transforms.behaviour.windows import TIME, earliest
 
@@ -54,13 +54,13 @@ class CompiledPattern:
         `t` with `now <= t < changes_at` the matches as of `t` are the same. Raises SpecLimitError for a person whose entries
         make the pattern take too many steps.
         """
-        rows = list(self._rows(timelines, now))
+        rows = self._rows(timelines, now)
         enters = self.enters(timelines, now)
         if not rows:
             return Matches([], enters)
         search = Search(self._rules, rows, now)
         matches = [self._match(rows, each) for each in search.all() if each.variables]
-        due = rows[-1].entry.time + self._rules.wait if search.is_pending else None
+        due = rows[-1][1].time + self._rules.wait if search.is_pending else None
         return Matches(matches, earliest(enters, due))
 
     def enters(self, timelines: Mapping[str, Sequence[Entry]], now: int) -> int | None:
@@ -78,20 +78,20 @@ class CompiledPattern:
             if (entries := timelines.get(activity))
         }
 
-    def _rows(self, timelines: Mapping[str, Sequence[Entry]], now: int) -> Iterator[ActivityEntry]:
+    def _rows(self, timelines: Mapping[str, Sequence[Entry]], now: int) -> list[Row]:
         """What counts, by time, source and event id. An event with entries of several activities has these in the order in which
         the definition names the activities."""
-        counting = self._counting(timelines, now).items()
-        by_activity = (
-            [ActivityEntry(activity, entry) for entry in entries[:number]]
-            for activity, (entries, number) in counting
-        )
-        # Of equal ones `merge` takes first those of the sequence that it was given first.
-        return merge(*by_activity, key=lambda row: row.entry.order)
+        rows: list[Row] = []
+        for activity, (entries, number) in self._counting(timelines, now).items():
+            rows += zip(repeat(activity), entries[:number])
+        if len(self._activities) > 1:
+            # A stable sort: of equal ones the activity that is named first. It merges what is sorted already.
+            rows.sort(key=lambda row: row[1][:3])
+        return rows
 
-    def _match(self, rows: Sequence[ActivityEntry], found: Labelling) -> Match:
+    def _match(self, rows: Sequence[Row], found: Labelling) -> Match:
         names = self._rules.program.variables
-        taken = [row.entry for row in rows[found.begin : found.begin + len(found.variables)]]
+        taken = [entry for _, entry in rows[found.begin : found.begin + len(found.variables)]]
         return Match(
             taken[0].time,
             taken[-1].time,

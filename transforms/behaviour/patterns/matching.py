@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, NoReturn, TypeAlias
 
 from idgraph.model.errors import SpecLimitError
-from transforms.behaviour.patterns.conditions import ActivityEntry, Condition, RowConditions
+from transforms.behaviour.patterns.conditions import Condition, Row, RowConditions
 from transforms.behaviour.patterns.program import Op, PatternProgram
 
 MOST_STEPS = 2_000_000
@@ -38,10 +38,10 @@ class Search:
     """One search over a person's rows as of `now`. `is_pending` says afterwards whether the result depends on whether `wait` is over
     after the last row."""
 
-    def __init__(self, rules: MatchRules, rows: Sequence[ActivityEntry], now: int) -> None:
+    def __init__(self, rules: MatchRules, rows: Sequence[Row], now: int) -> None:
         self.is_pending = False
         self._rules = rules
-        self._rows = rows
+        self._times = [entry.time for _, entry in rows]
         self._now = now
         self._steps = MOST_STEPS
         self._conditions = RowConditions(rules.conditions, rules.program.variables, rows)
@@ -62,8 +62,10 @@ class Search:
         """All matches, empty ones too, the oldest first. Raises SpecLimitError beyond the bound of steps."""
         matches: list[Labelling] = []
         place = 0
-        while place < len(self._rows):
+        while place < len(self._times):
             found = self._from(place)
+            if self._steps < 0:
+                self._fail()
             if found is not None:
                 matches.append(found)
             place = self._rules.next_start(found) if found is not None and found.variables else place + 1
@@ -78,12 +80,12 @@ class Search:
         """
         instructions, failed, last_time = self._rules.program.instructions, self._failed, None
         if self._rules.within is not None:
-            failed, last_time = set(), self._rows[begin].entry.time + self._rules.within
+            failed, last_time = set(), self._times[begin] + self._rules.within
         at, place, rounds, read = 0, begin, -1, self._none_read
         trail: _Trail = None
         waiting: list[tuple[int, int, int, tuple[int, ...], _Trail]] = []
         while True:
-            self._pay(1)
+            self._steps -= 1
             op, first, second = instructions[at]
             at += 1
             if op is Op.MATCH:
@@ -104,7 +106,7 @@ class Search:
                     at = first
             elif op is Op.DONE:
                 variables = _untried(trail, failed)
-                self._pay(len(variables))
+                self._steps -= len(variables)
                 return Labelling(begin, variables)
             else:
                 at, rounds = self._without_entry(op, first, second, (at, place, rounds))
@@ -113,18 +115,18 @@ class Search:
                     return None
                 at, place, rounds, read, trail = waiting.pop()
 
-    def _pay(self, steps: int) -> None:
-        self._steps -= steps
-        if self._steps < 0:
-            raise SpecLimitError(
-                f"the pattern takes more than {MOST_STEPS} steps over {len(self._rows)} entries of a person"
-            )
+    def _fail(self) -> NoReturn:
+        raise SpecLimitError(
+            f"the pattern takes more than {MOST_STEPS} steps over {len(self._times)} entries of a person"
+        )
 
     def _after(
         self, variable: int, place: int, read: tuple[int, ...], last_time: int | None
     ) -> tuple[int, ...] | None:
         """What conditions read once the row at `place` is one of the variable; None: it is not."""
-        if place == len(self._rows) or (last_time is not None and self._rows[place].entry.time > last_time):
+        if self._steps < 0:
+            self._fail()
+        if place == len(self._times) or (last_time is not None and self._times[place] > last_time):
             return None
         if self._written[variable]:
             read = self._with(read, variable, place)
@@ -155,10 +157,10 @@ class Search:
 
     def _is_end(self, place: int) -> bool:
         wait = self._rules.wait
-        if place < len(self._rows):
-            between = place and self._rows[place].entry.time - self._rows[place - 1].entry.time
+        if place < len(self._times):
+            between = place and self._times[place] - self._times[place - 1]
             return bool(wait and place) and between >= wait
-        if self._now >= self._rows[-1].entry.time + wait:
+        if self._now >= self._times[-1] + wait:
             return True
         self.is_pending = True
         return False
