@@ -101,6 +101,8 @@ class _Length:
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
+_FIRST_MS, _LAST_MS = ((datetime(year, 1, 1, tzinfo=UTC) - _EPOCH) // _MILLISECOND for year in (3, 9998))
+"""Calendar periods are known from the one to the other."""
 
 
 class _Calendar:
@@ -112,10 +114,10 @@ class _Calendar:
         self._kind = period.calendar
 
     def begin(self, now: int) -> int:
-        return self._around(now)[0]
+        return self._around(min(max(now, _FIRST_MS), _LAST_MS))[0]
 
-    def until(self, time: int) -> int:
-        return self._around(time)[1]
+    def until(self, time: int) -> int | None:
+        return self._around(max(time, _FIRST_MS))[1] if time < _LAST_MS else None
 
     def _around(self, moment: int) -> tuple[int, int]:
         """The last begin of a period that is not after the moment, and the first that is."""

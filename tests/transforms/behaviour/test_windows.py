@@ -234,6 +234,20 @@ def test_a_condition_is_checked_when_it_is_compiled() -> None:
     assert raised.value.hint == "equality is '=='"
 
 
+@pytest.mark.parametrize("calendar", ["day", "week", "month", "quarter", "year"])
+@pytest.mark.parametrize("zone", ["Pacific/Kiritimati", "America/Los_Angeles"])
+def test_times_beyond_all_calendars_harm_nobody(calendar: str, zone: str) -> None:
+    last = 253_402_300_799_999
+    window = {"activity": "orders", "over": {"calendar": calendar, "time_zone": zone}}
+    entries = [entry(BEGIN), entry(last, 2)]
+    found = of(window, entries, BEGIN + 1)
+    assert found.leaves == {"": 1}
+    assert found.changes_at is not None
+    assert of(window, entries[1:], BEGIN).changes_at == last + 1
+    assert of(window, entries, -(10**14)).leaves == {"": 0}
+    assert of(window, entries, last + 1).leaves[""] >= 1
+
+
 ZONES_OF_ODD_MIDNIGHTS = [
     ("America/Sao_Paulo", (2018, 11, 4)),  # clocks go forward at midnight
     ("America/Sao_Paulo", (2018, 2, 18)),  # back at midnight
