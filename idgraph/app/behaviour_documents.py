@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from idgraph.app.identity_documents import validated
 from idgraph.model.behaviour import ActivityDefinition, ActivityDocument, DerivedDefinition, DerivedDocument
 from idgraph.model.documents import FrozenDocument
+from idgraph.model.views import SegmentDefinition, SegmentDocument
 from metadata_service.documents.problems import JsonFile
 
 if TYPE_CHECKING:
     from sinks.http.metadata import MetadataClient
+
+
+Definition = ActivityDefinition | DerivedDefinition | SegmentDefinition
 
 
 class BehaviourFile(FrozenDocument):
@@ -19,27 +24,23 @@ class BehaviourFile(FrozenDocument):
 
     activities: tuple[ActivityDefinition, ...] = ()
     derived_attributes: tuple[DerivedDefinition, ...] = ()
+    segments: tuple[SegmentDefinition, ...] = ()
 
-    def all(self) -> list[ActivityDefinition | DerivedDefinition]:
-        """All definitions, activities first."""
-        return [*self.activities, *self.derived_attributes]
-
-    def placed(self) -> list[tuple[str, ActivityDefinition | DerivedDefinition]]:
-        """All definitions with their JSON pointers, activities first."""
-        found: list[tuple[str, ActivityDefinition | DerivedDefinition]] = []
-        found += [(f"/activities/{place}", each) for place, each in enumerate(self.activities)]
-        found += [
-            (f"/derived_attributes/{place}", each) for place, each in enumerate(self.derived_attributes)
-        ]
-        return found
+    def placed(self) -> Iterator[tuple[str, Definition]]:
+        """All definitions with their JSON pointers, each after those that it reads."""
+        for name in ("activities", "derived_attributes", "segments"):
+            for place, each in enumerate(getattr(self, name)):
+                yield f"/{name}/{place}", each
 
 
 def put_behaviour(
-    client: MetadataClient, definition: ActivityDefinition | DerivedDefinition, reason: str
-) -> tuple[str, ActivityDocument | DerivedDocument]:
+    client: MetadataClient, definition: Definition, reason: str
+) -> tuple[str, ActivityDocument | DerivedDocument | SegmentDocument]:
     """Put a definition in force; its kind, and as it is stored. Raises RefusedError."""
     if isinstance(definition, ActivityDefinition):
         return "activity", client.put_activity(definition, reason)
+    if isinstance(definition, SegmentDefinition):
+        return "segment", client.put_segment(definition, reason)
     return "derived_attribute", client.put_derived(definition, reason)
 
 

@@ -48,6 +48,7 @@ from idgraph.model.schema_changes import RefusedSchemaChange, SchemaChange
 from idgraph.model.snapshots import DiscoveryDefaults, MetadataSnapshot
 from idgraph.model.spec_use import SpecUse
 from idgraph.model.specs import SpecDefinition, SpecDocument
+from idgraph.model.views import SegmentDefinition, SegmentDocument
 from idgraph.signatures import HISTORY_HEADER, NONCE_HEADER, PinnedKey
 from sinks.http.connection import Answer, MetadataConnection, quoted
 
@@ -278,6 +279,11 @@ class MetadataClient:
         """Put a derived attribute in force; the same again makes no new version. Raises RefusedError."""
         path = f"/v1/derived-attributes/{quoted(definition.name)}"
         return self._put(DerivedDocument, path, _stated(definition, DerivedDefinition), reason)
+
+    def put_segment(self, definition: SegmentDefinition, reason: str = "") -> SegmentDocument:
+        """Put a segment in force; the same again makes no new version. Raises RefusedError."""
+        path = f"/v1/segments/{quoted(definition.name)}"
+        return self._put(SegmentDocument, path, _stated(definition, SegmentDefinition), reason)
 
     def get_defaults(self) -> DiscoveryDefaults:
         """The discovery defaults in force."""

@@ -85,12 +85,14 @@ def apply_definitions(
     context: typer.Context,
     file: Annotated[
         Path,
-        typer.Argument(help="JSON with lists `activities` and `derived_attributes`; `-`: standard input."),
+        typer.Argument(
+            help="JSON with lists `activities`, `derived_attributes` and `segments`; `-`: standard input."
+        ),
     ],
     reason: Why = "",
     as_json: Json = False,
 ) -> None:
-    """Put activities and derived attributes in force, each as a new version; an unchanged one makes none.
+    """Put activities, derived attributes and segments in force, each as a new version; an unchanged one makes none.
 
     Later events leave entries; earlier ones do once `idgraph backfill` reads them again. With --json: one object per
     definition, with `kind`, `name` and `version`.

@@ -183,7 +183,7 @@ class Demo:
         for spec in self._example.specs():
             client.put_spec(read_definition(spec), "demo")
         behaviour = self._example.behaviour()
-        for each in read_behaviour(behaviour).all() if behaviour else ():
+        for _, each in read_behaviour(behaviour).placed() if behaviour else ():
             put_behaviour(client, each, "demo")
 
     def _follow(self, flow: RunningFlow, total: int, stop: threading.Event) -> None:
