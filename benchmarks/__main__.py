@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks import capacity, idle, latency, profiles, stages, throughput
+from benchmarks.behaviour import measure as measure_behaviour
 from benchmarks.decryptor import measure as measure_decryptor
 from benchmarks.detection import measure as measure_detection
 from benchmarks.erasure import measure as measure_erasure
@@ -45,6 +46,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "stages": lambda folder, arguments: stages.measure(folder, min(arguments.shops, 2)),
     "modules": lambda folder, arguments: measure_modules(folder),
     "store": lambda folder, arguments: dict(measure_store()),
+    "behaviour": lambda folder, arguments: measure_behaviour(folder),
     "dynamodb": lambda folder, arguments: _dynamodb(arguments.fragments or 2_000),
     "kafka": lambda folder, arguments: _kafka(folder, min(arguments.shops, 5), arguments.seconds),
     "pulsar": lambda folder, arguments: _pulsar(folder, min(arguments.shops, 5), arguments.seconds),
