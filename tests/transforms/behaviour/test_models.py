@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from decimal import Decimal
 from itertools import pairwise
 from typing import Any
@@ -164,6 +165,14 @@ def test_the_model_must_be_there_and_be_the_one() -> None:
         compile_derived(definition)
     with pytest.raises(SpecError, match="/model/digest: the stored model has another digest"):
         compile_derived(definition, lambda _: linear([1]))
+
+
+@pytest.mark.parametrize("library", ["onnx", "onnxruntime"])
+def test_the_extra_is_named_where_it_is_missing(library: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    content = linear([1])
+    monkeypatch.setitem(sys.modules, library, None)
+    with pytest.raises(SpecError, match=rf"models need {library}: pip install 'idgraph\[models\]'"):
+        check_model(content) if library == "onnx" else compiled(content, "a")
 
 
 def test_a_model_that_may_be_used() -> None:
