@@ -89,7 +89,7 @@ TABLES: tuple[tuple[str, type[BaseModel], str], ...] = (
         ValuePlace,
         'The keys `source`, `type`, `id` and `ordinal` of a source are places: exactly one of `{ path = "..." }`, '
         '`{ const = ... }`, `{ content = true }`, and with Kafka and Pulsar `{ key = true }`, `{ header = "..." }`, '
-        "`{ timestamp = true }`.",
+        "`{ timestamp = true }`, with Pulsar `{ producer = true }`.",
     ),
 )
 """Heading, model, and text before the table. A model that is a field of another has its own table."""
