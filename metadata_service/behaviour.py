@@ -108,8 +108,8 @@ def derived_paths(definition: DerivedDefinition) -> Iterator[tuple[str, DataType
         yield path, definition.data_type or kinds.get(definition.window.function, DataType.STRING)
     elif definition.sessions is not None:
         yield f"{path}.count", DataType.INTEGER
-        for session, ends in (("current", ("begin", "entries")), ("last", ("begin", "end", "entries"))):
-            for each in ends:
+        for session in ("current", "last"):
+            for each in ("begin", "end", "entries"):
                 yield f"{path}.{session}.{each}", DataType.INTEGER
     elif definition.pattern is not None:
         for each in ("count", "last.begin", "last.end"):

@@ -108,6 +108,15 @@ def ordinal_time(ordinal: int) -> str:
     return str(ordinal)
 
 
+def rfc3339(moment_ms: int) -> str:
+    """Epoch milliseconds in UTC; a number that is no moment of the calendar as it is."""
+    try:
+        moment = datetime.fromtimestamp(moment_ms / 1000, UTC)
+    except (ValueError, OverflowError, OSError):
+        return str(moment_ms)
+    return moment.isoformat(timespec="milliseconds" if moment_ms % 1000 else "seconds").replace("+00:00", "Z")
+
+
 def in_words(name: str) -> str:
     """The name of a count as people read it: `drift/different` is `drift: different`."""
     what, _, part = name.partition("/")
@@ -136,7 +145,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         finalize=lambda value: marked(value) if type(value) is str else value,
     )
-    for each in (as_json, as_time, duration, first_few, in_words, ordinal_time, tint, value_time):
+    for each in (as_json, as_time, duration, first_few, in_words, ordinal_time, rfc3339, tint, value_time):
         found.filters[each.__name__] = each
     # `as_typed` is text in a field, where it must stay what it is.
     found.filters.update(as_typed=escape, segment=lambda text: quote(text, safe=""))

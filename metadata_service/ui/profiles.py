@@ -1,24 +1,38 @@
-"""One profile, as the profile service shows it to the person who is signed in."""
+"""One profile, as the profile service shows it to the person who is signed in, and its timeline: entries, with the sessions and
+matches that derived attributes state."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator, Sequence
+from datetime import UTC, date, datetime, timedelta
 from itertools import pairwise
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 from urllib.parse import quote
 
-from fastapi import APIRouter, Depends, Path, Request, Response
+from fastapi import APIRouter, Depends, Path, Query, Request, Response
+from pydantic import BeforeValidator
 
 from idgraph.model import paths
+from idgraph.model.behaviour import DerivedDocument
 from idgraph.model.callers import Scope
 from idgraph.model.errors import ProfileServiceError
 from idgraph.model.identifiers import HASHED_PREFIX
 from idgraph.web.path_values import path_value
-from metadata_service.ui.page import OwnPage, SignedIn, items_of
+from metadata_service.behaviour import ACTIVITIES, DERIVED
+from metadata_service.ui.page import Cursor, OwnPage, SignedIn, items_of
 
 router = APIRouter()
 
 LIST = "/ui/profiles"
+ENTRIES = 100
+WIDTH = 1000
+"""Of the picture, from the oldest entry to the newest."""
+
+
+Activities = Annotated[list[str] | None, Query(max_length=100)]
+Day = Annotated[date | None, BeforeValidator(lambda typed: typed or None), Query()]
+"""A form that leaves it out sends it empty."""
 
 
 async def _named(request: Request, identifier: Annotated[str, Path()]) -> str:  # noqa: ARG001 - read as it was sent
@@ -60,7 +74,7 @@ def show(page: SignedIn, identifier: Named, tab: Literal["values", "json"] = "va
     return page.render(
         "profile.html",
         profile=found,
-        shown=identifier if _is_shown(found, identifier) else found["id"],
+        shown=shown_name(found, identifier),
         groups=[(group, leaves) for group, leaves in groups if leaves],
         lost={each["path"]: each["lost"] for each in links.get("values", [])},
         asked=identifier,
@@ -91,6 +105,11 @@ def _history(parts: list[dict[str, Any]], decisions: list[dict[str, Any]]) -> li
             decided.add(pair)
             each["in_force"] = each["decision"] != "none"
     return found
+
+
+def shown_name(profile: dict[str, Any], identifier: str) -> str:
+    """The name of a profile on its pages: the identifier that was asked for, where it is one that shows."""
+    return identifier if _is_shown(profile, identifier) else str(profile["id"])
 
 
 def _is_shown(profile: dict[str, Any], name: str) -> bool:
@@ -126,3 +145,118 @@ def leaves_of(tree: dict[str, Any], above: tuple[str, ...] = ()) -> list[tuple[s
         else:
             found.append((paths.join((*above, key)), value))
     return found
+
+
+class Lane(NamedTuple):
+    """One row of the picture. `ticks` are entries, `bars` sessions (begin and width), `marks` matches (begin and width)."""
+
+    name: str
+    ticks: Sequence[float] = ()
+    bars: Sequence[tuple[float, float]] = ()
+    marks: Sequence[tuple[float, float]] = ()
+
+
+@router.get(LIST + "/{identifier}/timeline")
+def show_timeline(
+    page: SignedIn,
+    identifier: Named,
+    activity: Activities = None,
+    since: Day = None,
+    until: Day = None,
+    cursor: Cursor = None,
+) -> Response:
+    """The newest entries: of some activities, from one day to another (both in UTC), or behind a cursor."""
+    profile = look_up(page, identifier)
+    if isinstance(profile, Response):
+        return profile
+    if profile is None:
+        return page.render("profiles.html", 404, missing=identifier)
+    chosen = [each for each in activity or () if each]
+    asked: dict[str, Any] = {"activity": chosen} if chosen else {}
+    asked |= {} if since is None else {"since": _epoch_ms(since)}
+    asked |= {} if until is None else {"until": _epoch_ms(until + timedelta(days=1))}
+    entries: dict[str, Any] = {"items": [], "next": None}
+    problem = ""
+    try:
+        params = asked | {"limit": ENTRIES} | ({"cursor": cursor} if cursor else {})
+        entries = page.ask("GET", "profiles", identifier, "timeline", params=params)
+    except ProfileServiceError as error:
+        if error.status not in (400, 422):
+            raise
+        problem = error.detail or str(error)
+    activities, derived = _definitions(page)
+    return page.render(
+        "timeline.html",
+        422 if problem else 200,
+        asked=identifier,
+        shown=shown_name(profile, identifier),
+        page=entries,
+        lanes=_lanes(entries["items"], derived, profile["attributes"]),
+        figures=list(_figures(derived, profile)),
+        activities=activities,
+        chosen=chosen,
+        since=since,
+        until=until,
+        parameters=asked,
+        problem=problem,
+    )
+
+
+def _epoch_ms(day: date) -> int:
+    return int(datetime(day.year, day.month, day.day, tzinfo=UTC).timestamp()) * 1000
+
+
+def _definitions(page: OwnPage) -> tuple[list[str], list[DerivedDocument]]:
+    """The activities to choose from, and the derived attributes, as far as the person may read the catalogue."""
+    if not page.may("GET", f"/v1/{DERIVED.path}"):
+        return [], []
+    with page.database.read() as reading:
+        return [each.name for each in ACTIVITIES.active(reading)], list(DERIVED.active(reading))
+
+
+def _value(attributes: Any, path: str) -> Any:
+    for key in paths.split(path):
+        attributes = attributes.get(key) if isinstance(attributes, dict) else None
+    return attributes
+
+
+def _figures(derived: Sequence[DerivedDocument], profile: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """The windows that have a value, with whether all entries that count are kept."""
+    for each in derived:
+        value = _value(profile["attributes"], each.path)
+        if each.window is not None and value is not None:
+            origin = profile["provenance"].get(each.path, {})
+            yield {"definition": each, "value": value, "complete": origin.get("complete", True)}
+
+
+def _lanes(
+    entries: Sequence[dict[str, Any]], derived: Sequence[DerivedDocument], attributes: Any
+) -> list[Lane]:
+    """The picture of these entries: nothing without two moments."""
+    begin = min((each["time"] for each in entries), default=0)
+    end = max((each["time"] for each in entries), default=0)
+    if begin == end:
+        return []
+
+    def x(time: int) -> float:
+        return round(WIDTH * (min(max(time, begin), end) - begin) / (end - begin), 1)
+
+    def spans(each: DerivedDocument, *names: str) -> list[tuple[float, float]]:
+        found = []
+        for name in names:
+            first, last = (_value(attributes, f"{each.path}.{name}.{edge}") for edge in ("begin", "end"))
+            last = end if last is None else last
+            if isinstance(first, int) and isinstance(last, int) and first <= end and last >= begin:
+                found.append((x(first), round(max(x(last) - x(first), 4), 1)))
+        return found
+
+    lanes = [
+        Lane(name, [x(each["time"]) for each in entries if each["activity"] == name])
+        for name in sorted({each["activity"] for each in entries})
+    ]
+    for each in derived:
+        if each.sessions is not None:
+            lanes.append(Lane(each.name, bars=spans(each, "last", "current")))
+        elif each.pattern is not None:
+            lanes.append(Lane(each.name, marks=spans(each, "last")))
+    return [each for each in lanes if each.ticks or each.bars or each.marks]

@@ -26,6 +26,7 @@ from tests.metadata_service.ui.test_flows import report_of
 from tests.metadata_service.ui.test_governing import asked
 from tests.metadata_service.ui.test_sandboxes import edit
 from tests.metadata_service.ui.test_spec_effect import PLACE, draft, working_site
+from tests.metadata_service.ui.test_timeline import BUYER, acted
 from tests.retail import order
 
 if TYPE_CHECKING:
@@ -55,6 +56,8 @@ SHOWN = {
     "profiles": "/ui/profiles?q=activity.platform=web",
     "profile": PERSON,
     "profile-json": f"{PERSON}?tab=json",
+    "timeline": f"{BUYER}/timeline",
+    "derived-value": BUYER,
     "explain": f"{PERSON}/explain?with=anonymous_id:609db510",
     "decide": f"/ui/links/new?one={ANN}&other={BEN}&decision=always",
     "reveal": f"{PERSON}/reveal?path=identity.email",
@@ -127,6 +130,7 @@ def furnished(whole: Whole) -> str:
     ):
         named = f"/v1/{plural}/{document['name']}?reason=For+support"
         api.put(named, json=document).raise_for_status()
+    acted(whole)
     asked(whole.site, "support.note", "Agents search it")
     wish = {"name": "try", "reason": "Count purchases"}
     api.post("/v1/sandboxes", json=wish).raise_for_status()

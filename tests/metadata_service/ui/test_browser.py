@@ -18,6 +18,7 @@ from tests.lanes import long
 from tests.metadata_service.made_tokens import create_token
 from tests.metadata_service.ui.chromium import axe_violations, chromium, signed_in
 from tests.metadata_service.ui.site import EVENT, Whole
+from tests.metadata_service.ui.test_timeline import BUYER, acted
 from tests.retail import raw
 from tests.servers.requirement import required
 
@@ -276,6 +277,7 @@ def test_a_view_is_asked_for_and_its_end_reminded_of(browser: Browser, page: Pag
 
 @pytest.mark.parametrize("theme", ["light", *long("dark")])
 def test_no_page_has_a_serious_barrier(browser: Browser, whole: Whole, theme: str) -> None:
+    acted(whole)
     code = whole.site.app.state.pages.state.sessions.make_link_code(whole.site.tokens[Role.ADMIN])
     with signed_in(browser, whole.site, color_scheme=theme) as page:
         page.goto(f"/ui/sign-in?code={code}")
@@ -304,6 +306,9 @@ def test_no_page_has_a_serious_barrier(browser: Browser, whole: Whole, theme: st
                 "/ui/profiles?q=activity.platform=web",
                 "/ui/profiles/user_id:3474",
                 "/ui/profiles/user_id:3474?tab=json",
+                "/ui/profiles/user_id:3474/timeline",
+                f"{BUYER}/timeline",
+                BUYER,
             ),
             *("/ui/users", "/ui/keys", "/ui/requests", "/ui/sandboxes", "/ui/none", "/ui/sign-in"),
         ):
@@ -342,6 +347,7 @@ def test_pages_fit_a_narrow_screen(browser: Browser, whole: Whole) -> None:
             "/ui/profiles?q=activity.platform=web",
             "/ui/profiles/user_id:3474",
             "/ui/profiles/user_id:3474?tab=json",
+            "/ui/profiles/user_id:3474/timeline",
             "/ui/users",
             "/ui/keys",
             "/ui/sandboxes",

@@ -1,0 +1,144 @@
+"""The timeline on a person's page: what her events left, and what is derived from it, as its reader may see them."""
+
+from __future__ import annotations
+
+import html
+import re
+from typing import Any
+
+import pytest
+
+from metadata_service.storage.tokens import Role
+from tests.metadata_service.ui.site import EVENT, Whole
+from tests.metadata_service.ui.test_profiles import reader
+from tests.retail import raw
+from tests.support.patience import eventually
+
+pytestmark = pytest.mark.slow
+
+BUYER = "/ui/profiles/user_id:9047"
+SEEN: dict[str, Any] = {
+    "name": "seen",
+    "source": "segment",
+    "fields": {
+        "what": "activity.lastEvent",
+        "total": "activity.purchase.total",
+        "cart": "activity.purchase.cartId",
+    },
+}
+DERIVED: list[dict[str, Any]] = [
+    {"name": "seenTimes", "path": "behaviour.seenTimes", "window": {"activity": "seen"}},
+    {"name": "visits", "path": "behaviour.visits", "sessions": {"activity": "seen", "over": "all"}},
+    {
+        "name": "bought",
+        "path": "behaviour.bought",
+        "pattern": {
+            "activities": ["seen"],
+            "pattern": "V B",
+            "define": {"V": "what == 'View'", "B": "what == 'Purchase'"},
+        },
+    },
+]
+
+
+def event(number: int, minute: int, name: str, **properties: Any) -> dict[str, Any]:
+    return {
+        "messageId": f"seen-{number}",
+        "timestamp": f"2024-03-15T10:{minute:02}:00Z",
+        "userId": "9047",
+        "anonymousId": "of-9047",
+        "type": "track",
+        "event": name,
+        "platform": "web",
+        "traits": {},
+        "properties": properties,
+    }
+
+
+EVENTS = [
+    event(1, 0, "View", productId="p"),
+    event(2, 4, "Purchase", cartId="c-9047", cartTotal=4711.25),
+    event(3, 50, "View", productId="q"),
+]
+
+
+@pytest.fixture(scope="module")
+def buyer(whole: Whole) -> Whole:
+    """A person with three entries in two sessions, and a match."""
+    acted(whole)
+    return whole
+
+
+def acted(whole: Whole) -> None:
+    """Let the person act, and wait until she shows it."""
+    api = whole.site.api()
+    if api.get("/v1/activities/seen").is_success:
+        return
+    api.put("/v1/activities/seen", json=SEEN).raise_for_status()
+    for each in DERIVED:
+        api.put(f"/v1/derived-attributes/{each['name']}", json=each).raise_for_status()
+    whole.process([raw(each, source="segment") for each in EVENTS])
+    person = reader(whole, "who waits", 50)
+    eventually(lambda: "behaviour" in person.client.get(BUYER).text)
+
+
+def rows(page: str) -> list[str]:
+    return re.findall(r"\d{4}-\d\d-\d\dT[0-9:.]+Z(?=</code></th>)", page)
+
+
+def test_entries_stand_newest_first_with_their_fields(buyer: Whole) -> None:
+    person = buyer.site.signed_in(Role.ADMIN)
+    assert f'href="{BUYER}/timeline"'.replace(":", "%3A") in person.get(BUYER)
+    page = person.get(f"{BUYER}/timeline")
+    assert rows(page) == ["2024-03-15T10:50:00Z", "2024-03-15T10:04:00Z", "2024-03-15T10:00:00Z"]
+    for text in ("4711.25", "seen-2", "shop-segment@", "&#34;Purchase&#34;"):
+        assert text in page
+    assert "seen: 3 entries" in page
+    assert "visits: the newest session" in page
+    assert "bought: the last match" in page
+    assert "/v1/profiles/user_id:9047/timeline" in html.unescape(page)
+
+
+def test_the_timeline_is_narrowed_by_activity_and_days(buyer: Whole) -> None:
+    person = buyer.site.signed_in(Role.ADMIN)
+    assert len(rows(person.get(f"{BUYER}/timeline?activity=seen&since=2024-03-15&until=2024-03-15"))) == 3
+    assert "No entry in this selection" in person.get(f"{BUYER}/timeline?since=2024-03-16&until=")
+    assert "there is no activity never" in person.get(f"{BUYER}/timeline?activity=never", 422)
+    person.get(f"{BUYER}/timeline?since=soon", 422)
+    assert "No profile has" in person.get("/ui/profiles/user_id:none/timeline", 404)
+
+
+def test_a_derived_value_says_its_definition_and_entries(buyer: Whole) -> None:
+    page = buyer.site.signed_in(Role.ADMIN).get(BUYER)
+    value = page.partition('data-text="behaviour.seenTimes"')[2].partition("</li>")[0]
+    assert "/ui/derived-attributes/seenTimes?version=1" in value
+    assert "rests on 3 entries" in re.sub(r"\s+", " ", value)
+    assert ">complete<" in value
+
+
+def test_a_reader_of_profiles_alone_has_the_timeline_without_fields_above_the_clearance(buyer: Whole) -> None:
+    low = reader(buyer, "low clearance", 0)
+    assert "c-9047" in low.get(f"{BUYER}/timeline")
+    stated = {"path": SEEN["fields"]["cart"], "data_type": "string", "authorization_level": 90}
+    api = buyer.site.api()
+    etag = api.get(f"/v1/attributes/{stated['path']}").headers["etag"]
+    saved = api.put(f"/v1/attributes/{stated['path']}", json=stated, headers={"If-Match": etag})
+    saved.raise_for_status()
+    eventually(lambda: "c-9047" not in low.get(f"{BUYER}/timeline"))
+    assert len(rows(low.get(f"{BUYER}/timeline"))) == 3
+
+
+def test_an_event_cannot_write_markup(buyer: Whole) -> None:
+    script = '<script>alert(1)</script>"onload=alert(1)'
+    buyer.process(
+        [
+            raw(
+                EVENT | {"messageId": script, "event": script, "userId": "9048", "anonymousId": "of-9048"},
+                source="segment",
+            )
+        ]
+    )
+    page = buyer.site.signed_in(Role.ADMIN).get("/ui/profiles/user_id:9048/timeline")
+    assert "alert(1)" in page
+    assert "<script>alert" not in page
+    assert '"onload' not in page
