@@ -9,6 +9,7 @@ from sqlalchemy.orm import Session
 
 from idgraph.model import canonical, paths, queries
 from idgraph.model.attributes import AttributeMetadata, DataType
+from idgraph.model.durations import TimeForm
 from idgraph.model.errors import QueryError, SpecError
 from idgraph.model.query_cost import require_affordable
 from idgraph.model.query_language import parse_query, warnings
@@ -40,15 +41,21 @@ def _view(_session: Session, definition: ViewDefinition) -> ViewDocument:
 
 
 def _segment(session: Session, definition: SegmentDefinition) -> SegmentDocument:
-    def type_of(path: str) -> Any:
-        known: AttributeMetadata | None = next(find_attributes(session, [path]), None)
-        return None if known is None else known.shown_type
+    def known(path: str) -> AttributeMetadata | None:
+        return next(find_attributes(session, [path]), None)
+
+    def type_of(path: str) -> DataType | None:
+        return None if (found := known(path)) is None else found.shown_type
+
+    def time_of(path: str) -> TimeForm | None:
+        return None if (found := known(path)) is None else found.time
 
     try:
         if definition.q is None:
             query = queries.from_json(definition.query)
         else:
-            query = parse_query([f"({definition.q})"] if definition.q.strip() else [], type_of)
+            query = parse_query([f"({definition.q})"] if definition.q.strip() else [], type_of, time_of)
+        query = queries.in_time_zone(query, definition.time_zone)
         require_affordable(query)
     except QueryError as error:
         raise RefusedRequestError(str(error), "/query" if definition.q is None else "/q") from None

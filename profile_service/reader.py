@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 from idgraph.model import canonical, paths
 from idgraph.model.attributes import Catalogue, DataType, ReconciliationPolicy
 from idgraph.model.behaviour import ActivityDocument
+from idgraph.model.durations import TimeForm
 from idgraph.model.errors import DamagedStateError, KeyProviderError, QueryError, SealError
 from idgraph.model.fragments import Kind, Origin, Register
 from idgraph.model.identifiers import Identifier
@@ -37,7 +38,10 @@ from idgraph.model.queries import (
     Prefix,
     Query,
     Range,
+    Relative,
     Term,
+    absolute,
+    absolute_clause,
     leaves,
     rewritten,
 )
@@ -385,18 +389,20 @@ class ProfileReader:
         """Profiles of a segment, sorted by id, by the index. Raises QueryError for a foreign cursor."""
         self.charge(cost_of(segment.condition) + limit)
         ranked = Order(_NO_PATH) if segment.condition.is_ranked else None
-        return self._found(self._index.search(segment.condition, limit, cursor, ranked), reveal)
+        asked = self._absolute(segment.condition)
+        return self._found(self._index.search(asked, limit, cursor, ranked), reveal)
 
     def count_members(self, segment: Segment) -> int:
         """The number of profiles in a segment."""
         self.charge(cost_of(segment.condition))
-        return self._index.count(segment.condition)
+        return self._index.count(self._absolute(segment.condition))
 
     def count_without_consent(self, segment: Segment) -> int:
         """The number of other profiles that match a segment's query, and have not given the consent that it
         needs."""
         self.charge(cost_of(segment.condition))
-        return self._index.count(Query((*segment.asked.clauses, Not(All(segment.condition.clauses)))))
+        others = Query((*segment.asked.clauses, Not(All(segment.condition.clauses))))
+        return self._index.count(self._absolute(others))
 
     def segments_of_each(self, identifiers: Sequence[Identifier]) -> Iterator[list[str] | None]:
         """The segments that the profile of each identifier is in now, by the store, read together. None without a profile."""
@@ -409,7 +415,15 @@ class ProfileReader:
             derived = self.behaviour(person).values()
             rules = self._attributes.index_rules
             known = document_of_all(person.id, person.version, [person.state()], rules, derived)
-            yield [name for name, each in segments.items() if self._index.matches(known, each.condition)]
+            conditions = {name: self._absolute(each.condition) for name, each in segments.items()}
+            yield [name for name, each in conditions.items() if self._index.matches(known, each)]
+
+    def _absolute(self, query: Query) -> Query:
+        return absolute(query, self.now_ms(), self._attributes.times)
+
+    def time_of(self, path: str) -> TimeForm | None:
+        """The form of an attribute that is a time; None for another, and for a hidden one."""
+        return self._attributes.times.get(path) if self._visibility.sees(path) else None
 
     def _found(self, page: SearchPage, reveal: bool) -> SearchResult:
         persons = self._persons.around(page.ids)
@@ -485,15 +499,18 @@ class ProfileReader:
         is_anywhere = not self._visibility.is_total and any(each.path is None for each in leaves(query))
         places = self._searched() if is_anywhere else []
         self.charge(require_affordable(query, max(1, len(places)), times, besides))
-        return rewritten(query, lambda clause: self._rewrite_clause(clause, places))
+        now_ms = self.now_ms()
+        return rewritten(query, lambda clause: self._rewrite_clause(clause, places, now_ms))
 
-    def _rewrite_clause(self, clause: Clause, places: Sequence[str]) -> Condition:
+    def _rewrite_clause(self, clause: Clause, places: Sequence[str], now_ms: int) -> Condition:
         if clause.path is None:
             return clause if self._visibility.is_total else _anywhere(clause, places)
         path = self._asked_path(clause.path)
         policy = self._attributes.policy(path)
         if not policy.is_protected:
-            return clause._replace(path=path)
+            clause = clause._replace(path=path)
+            times = self._attributes.times
+            return absolute_clause(clause, now_ms, times) if isinstance(clause, Relative) else clause
         if not policy.is_searchable:
             raise QueryError(f"{clause.path} is protected and cannot be searched")
         if isinstance(clause, Exists):

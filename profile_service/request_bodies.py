@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, Field
 
+from idgraph.model.behaviour import TimeZone
 from idgraph.model.callers import Caller
 from idgraph.model.documents import StrictDocument
 from profile_service.service import ProfileService
@@ -64,6 +65,10 @@ class Words(BaseModel):
         default=None,
         max_length=LONGEST_QUERY,
         description="Such as `demographics.age>=30 OR guitar`. Default: all profiles.",
+    )
+    time_zone: TimeZone = Field(
+        default="UTC",
+        description="Such as Europe/Berlin: the days of moments like `today-7d` that name no zone.",
     )
 
 

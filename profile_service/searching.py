@@ -18,12 +18,13 @@ from profile_service.service import ProfileService
 def _query(reader: ProfileReader, body: QueryBody) -> queries.Query:
     if sum(each is not None for each in (body.q, body.words, body.query)) > 1:
         raise BadQueryError("`q`, `words` and `query` are forms of one thing; give one")
-    if body.words is not None:
-        return parse_query(body.words, reader.types().get)
     if body.query is not None:
-        return queries.from_json(body.query)
-    # Unlike the words of a command line, each of which a shell has kept together.
-    return parse_query([f"({body.q})"] if body.q and body.q.strip() else [], reader.types().get)
+        query = queries.from_json(body.query)
+    else:
+        # Unlike the words of a command line, each of which a shell has kept together.
+        words = [f"({body.q})"] if body.q and body.q.strip() else body.words or []
+        query = parse_query(words, reader.types().get, reader.time_of)
+    return queries.in_time_zone(query, body.time_zone)
 
 
 def _warnings(
@@ -47,6 +48,8 @@ def search(service: ProfileService, caller: Caller, body: SearchBody) -> dict[st
     query = _query(reader, body)
     order = None if body.sort is None else Order(body.sort.removeprefix("-"), body.sort.startswith("-"))
     search_key, others = repr((body.q, body.words, body.query, body.sort)), (order.path,) if order else ()
+    if body.time_zone != "UTC":
+        search_key += body.time_zone
     result = reader.search(query, body.limit, service.opened(body.cursor, search_key), wanted.reveal, order)
     service.require_found(bool(result.profiles))
     profiles = wanted.read(service, caller, result.profiles, reader)

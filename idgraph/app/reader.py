@@ -283,7 +283,7 @@ class Reader:
 
     def _query(self, words: Sequence[str], others: Sequence[str] = ()) -> Query:
         reader = self.current()
-        query = parse_query(words, reader.types().get)
+        query = parse_query(words, reader.types().get, reader.time_of)
         for warning in warnings(query, reader.types(), reader.found_type, others):
             log.warning("%s", warning)
         return query

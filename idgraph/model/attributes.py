@@ -12,6 +12,7 @@ from pydantic import Field
 
 from idgraph.model.classification import Classification, EncryptionLevel, Proposal
 from idgraph.model.documents import FrozenDocument
+from idgraph.model.durations import TimeForm
 
 __all__ = [
     "AttributeDefinition",
@@ -97,6 +98,11 @@ class AttributeDefinition(FrozenDocument):
         description="For policy source_priority: the sources, the most trusted first. Others come after them.",
     )
     indexable: bool = True
+    time: TimeForm | None = Field(
+        default=None,
+        exclude_if=lambda form: form is None,
+        description="The value is a time: in epoch `milliseconds`, as `rfc3339` in UTC, or a `date`, such as 2026-11-29.",
+    )
     status: AttributeStatus = AttributeStatus.ACTIVE
 
     @property

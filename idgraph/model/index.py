@@ -11,6 +11,7 @@ from typing import NamedTuple, Protocol
 
 from idgraph.model.attributes import Reconciliation
 from idgraph.model.behaviour import NO_BEHAVIOUR, BehaviourRules
+from idgraph.model.durations import NO_TIMES, TimeForm
 from idgraph.model.fragments import LATEST_ONLY
 from idgraph.model.identity_rules import DEFAULT_RULES, IdentityRules
 from idgraph.model.queries import Order, Query, Scalar
@@ -31,7 +32,8 @@ class Segment(NamedTuple):
 class IndexRules(NamedTuple):
     """`is_indexable` answers for a path whether policy lets its plaintext into the index; `policies` are the
     reconciliation policies of paths that have another than `latest`; `identity` says which fragments are one profile, in which
-    version; 0 are the default rules. `segments` and `behaviour` are those in force.
+    version; 0 are the default rules. `segments` and `behaviour` are those in force; `times` says by path in which form an
+    attribute has a time.
 
     The same `is_indexable` always gives the same answers, so that they may be kept: where one changes it is another
     object."""
@@ -42,6 +44,7 @@ class IndexRules(NamedTuple):
     identity_version: int = 0
     segments: tuple[Segment, ...] = ()
     behaviour: BehaviourRules = NO_BEHAVIOUR
+    times: Mapping[str, TimeForm] = NO_TIMES
 
 
 class IndexDocument(NamedTuple):

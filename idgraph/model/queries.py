@@ -5,6 +5,7 @@ The JSON form of a condition is an object with one member that names it:
     {"term": {"path": "activity.platform", "value": "ios"}}
     {"prefix": {"path": "identity.userId", "prefix": "44"}}
     {"range": {"path": "demographics.age", "lower": 30, "include_lower": true}}
+    {"moment": {"path": "activity.lastSeenAt", "upper": "now-30d", "include_upper": false}}
     {"words": {"words": "guitar lessons", "path": "activity.search.query", "is_prefix": false}}
     {"exists": {"path": "identity.email"}}
     {"all": [...]}, {"any": [...]}, {"not": {...}}
@@ -15,9 +16,10 @@ A query is the list of the conditions that must all hold.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
+from idgraph.model.durations import TimeForm, lower_bound, moment, required_moment, upper_bound
 from idgraph.model.errors import QueryError
 
 Scalar = str | int | float | bool
@@ -46,6 +48,13 @@ class Range(NamedTuple):
     upper: str | int | float | None = None
     include_lower: bool = True
     include_upper: bool = True
+
+
+class Relative(Range):
+    """The attribute is a time between bounds that follow the clock (`idgraph.model.durations`). No index takes it: `absolute`
+    makes a plain range of it once the query is asked."""
+
+    __slots__ = ()
 
 
 UNSPACED = re.compile(
@@ -155,10 +164,57 @@ def rewritten(query: Query, rewrite: Callable[[Clause], Condition]) -> Query:
     return Query(tuple(map(visit, query.clauses)))
 
 
+def is_relative(query: Query) -> bool:
+    """Whether its answer follows the clock."""
+    return any(isinstance(each, Relative) for each in leaves(query))
+
+
+def absolute(query: Query, now_ms: int, times: Mapping[str, TimeForm]) -> Query:
+    """The query as of a moment in epoch milliseconds: with plain ranges. `times` are the forms of attributes that are times;
+    others are compared as epoch milliseconds."""
+    if not is_relative(query):
+        return query
+
+    def made(clause: Clause) -> Condition:
+        return absolute_clause(clause, now_ms, times) if isinstance(clause, Relative) else clause
+
+    return rewritten(query, made)
+
+
+def absolute_clause(clause: Relative, now_ms: int, times: Mapping[str, TimeForm]) -> Range:
+    """The plain range of one clause."""
+    form = times.get(clause.path, "milliseconds")
+    lower = upper = None
+    includes_lower, includes_upper = clause.include_lower, clause.include_upper
+    if clause.lower is not None:
+        lower, includes_lower = lower_bound(str(clause.lower), includes_lower, now_ms, form)
+    if clause.upper is not None:
+        upper, includes_upper = upper_bound(str(clause.upper), includes_upper, now_ms, form)
+    return Range(clause.path, lower, upper, includes_lower, includes_upper)
+
+
+def in_time_zone(query: Query, zone: str) -> Query:
+    """The query with a time zone for moments that name none."""
+    if zone == "UTC" or not is_relative(query):
+        return query
+
+    def placed(clause: Clause) -> Condition:
+        if not isinstance(clause, Relative):
+            return clause
+        return clause._replace(lower=in_zone(clause.lower), upper=in_zone(clause.upper))
+
+    def in_zone(bound: str | float | None) -> str | float | None:
+        found = None if bound is None else moment(str(bound))
+        return bound if found is None else str(found._replace(zone=found.zone or zone))
+
+    return rewritten(query, placed)
+
+
 _NAMES: dict[str, type[Clause]] = {
     "term": Term,
     "prefix": Prefix,
     "range": Range,
+    "moment": Relative,
     "words": FullText,
     "exists": Exists,
 }
@@ -175,7 +231,7 @@ _TYPES: dict[str, tuple[type, ...]] = {
     "is_prefix": (bool,),
     "edits": (int,),
 }
-_OPTIONAL = {Range: ("lower", "upper"), FullText: ("path",)}
+_OPTIONAL = {Range: ("lower", "upper"), Relative: ("lower", "upper"), FullText: ("path",)}
 MOST_NESTED = 50
 """Most nested conditions in JSON."""
 
@@ -245,4 +301,11 @@ def _clause(kind: type[Clause], content: Any, place: str) -> Clause:
             raise QueryError(f"query{place}/{name}: a {type(given).__name__} cannot stand here")
     if content.get("edits", 0) not in range(MOST_EDITS + 1):
         raise QueryError(f"query{place}/edits: at most {MOST_EDITS}")
+    if kind is Relative:
+        for name in ("lower", "upper"):
+            try:
+                if content.get(name) is not None:
+                    required_moment(str(content[name]))
+            except ValueError as error:
+                raise QueryError(f"query{place}/{name}: {error}") from None
     return kind(**content)

@@ -4,6 +4,8 @@ activity.search.query:guitar   the word is in the attribute; `guit*` a word that
 demographics.gender=F          exactly this value ("F" in quotes: exactly this text)
 identity.userId=44*            begins with ("44"* where the beginning has to be in quotes)
 identity.email=*               the attribute has a value
+activity.lastSeenAt<now-30d    a moment: `now` or `today`, moved by `s m h d w`, `today` also by months `M` and years `y`
+demographics.birthday=today    within the day; `today@Europe/Berlin` in a time zone. "today" in quotes is the word
 demographics.age >= 30         also > <= <, and all of them without blanks; after a colon a blank too
 guitar                         the word is anywhere in the indexed text; `guit*` as above
 "labels.cost centre"=7         quotes for a path with blanks or operators; a quote in it is written twice
@@ -16,14 +18,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import suppress
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from decimal import Decimal
 from functools import cached_property
 from itertools import islice
 
 from idgraph.model import canonical, paths
 from idgraph.model.attributes import DataType
+from idgraph.model.durations import TimeForm, is_moment, required_moment
 from idgraph.model.errors import QueryError
 from idgraph.model.queries import (
     All,
@@ -36,6 +38,7 @@ from idgraph.model.queries import (
     Prefix,
     Query,
     Range,
+    Relative,
     Term,
     leaves,
 )
@@ -65,13 +68,17 @@ MOST_WARNED = 20
 """Warnings of one search, and unknown attributes that are looked for."""
 
 
-def parse_query(words: Iterable[str], type_of: Callable[[str], DataType | None]) -> Query:
+def parse_query(
+    words: Iterable[str],
+    type_of: Callable[[str], DataType | None],
+    time_of: Callable[[str], TimeForm | None] = lambda _: None,
+) -> Query:
     """Words of a command line, each a clause, or several with AND, OR, NOT and parentheses. `type_of` gives an attribute's
-    declared type if known.
+    declared type if known, `time_of` the form of one that is a time: of another text `now` is a word.
 
     Raises QueryError that shows the clause which cannot be read, and where.
     """
-    parser = _Parser(_tokens(words), type_of)
+    parser = _Parser(_tokens(words), type_of, time_of)
     if not parser.tokens:
         return Query()
     found = parser.any_of(0)
@@ -131,9 +138,15 @@ _UNOPENED = "a `)` has no `(` before it"
 class _Parser:
     """Takes tokens from the front of `tokens`."""
 
-    def __init__(self, tokens: list[str], type_of: Callable[[str], DataType | None]) -> None:
+    def __init__(
+        self,
+        tokens: list[str],
+        type_of: Callable[[str], DataType | None],
+        time_of: Callable[[str], TimeForm | None],
+    ) -> None:
         self.tokens = tokens
         self._type_of = type_of
+        self._time_of = time_of
 
     def any_of(self, depth: int) -> Condition:
         """Conditions joined by OR."""
@@ -167,7 +180,7 @@ class _Parser:
             if not self._takes(")"):
                 raise QueryError(_UNCLOSED)
             return found
-        return _clause(self.tokens.pop(0), self._type_of)
+        return _clause(self.tokens.pop(0), self._type_of, self._time_of)
 
     def _takes(self, token: str) -> bool:
         if self.tokens and self.tokens[0] == token:
@@ -185,7 +198,11 @@ class _Parser:
             )
 
 
-def _clause(text: str, type_of: Callable[[str], DataType | None]) -> Condition:
+def _clause(
+    text: str,
+    type_of: Callable[[str], DataType | None],
+    time_of: Callable[[str], TimeForm | None],
+) -> Condition:
     found = _CLAUSE.fullmatch(text)
     if found is None or found["path"] in ("!", "~"):
         return _words(text)
@@ -202,6 +219,8 @@ def _clause(text: str, type_of: Callable[[str], DataType | None]) -> Condition:
     if operator == "=" and value.endswith("*") and not _is_quoted(value):
         return Prefix(path, _beginning(text, value[:-1]))
     declared = type_of(path) or _type_within_array(path, type_of)
+    if is_moment(value) and (declared not in _WITHOUT_TIME or time_of(path) is not None):
+        return _relative(text, path, operator, value)
     bound = _value(value, declared)
     if operator == "=":
         is_either = declared is DataType.ARRAY and not isinstance(bound, str)
@@ -211,6 +230,25 @@ def _clause(text: str, type_of: Callable[[str], DataType | None]) -> Condition:
     if operator.startswith(">"):
         return Range(path, lower=bound, include_lower=operator == ">=")
     return Range(path, upper=bound, include_upper=operator == "<=")
+
+
+_WITHOUT_TIME = (DataType.STRING, DataType.BOOLEAN)
+"""Types of which no value is a time, unless metadata says so."""
+
+
+def _relative(text: str, path: str, operator: str, value: str) -> Relative:
+    """The clause that follows the clock."""
+    try:
+        found = required_moment(value)
+        if operator == "=":
+            if found.base == "now":
+                raise ValueError("`=` takes a day, such as today; a moment is compared by < or >")
+            return Relative(path, str(found), str(found.moved(1)), include_upper=False)
+    except ValueError as error:
+        raise QueryError(f"{text!r}: {error}") from None
+    if operator.startswith(">"):
+        return Relative(path, lower=str(found), include_lower=operator == ">=")
+    return Relative(path, upper=str(found), include_upper=operator == "<=")
 
 
 def _type_within_array(path: str, type_of: Callable[[str], DataType | None]) -> DataType | None:
@@ -412,6 +450,8 @@ def _of_another_type(clause: Clause, declared: DataType) -> str | None:
         return None
     if isinstance(clause, Prefix | FullText):
         return None if declared is DataType.STRING else "it has no text to search"
+    if isinstance(clause, Relative) and declared is not DataType.BOOLEAN:
+        return None
     given = [clause.value] if isinstance(clause, Term) else [clause.lower, clause.upper]
     for value in given:
         if value is None:
@@ -421,25 +461,22 @@ def _of_another_type(clause: Clause, declared: DataType) -> str | None:
         if declared is DataType.STRING and not isinstance(value, str):
             return f"{value!r} is no text"
         if declared is DataType.STRING and isinstance(clause, Range) and _RELATIVE.fullmatch(str(value)):
-            return f"{value!r} is compared as text; no moment stands for it"
+            return f"{value!r} is compared as text; its metadata does not say that it is a time (`time`)"
         if declared is DataType.BOOLEAN and not isinstance(value, bool):
             return f"{value!r} is neither true nor false"
     return None
 
 
-_RELATIVE = re.compile(r"now(?:(?P<number>[+-]\d{1,6})(?P<unit>[smhdwMy]))?(?:/[smhdwMy])?")
-_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800, "M": 2_592_000, "y": 31_536_000}
+_RELATIVE = re.compile(r"(?:now|today)(?:[+-]\d+[smhdwMy])?(?:@\S*)?(?:/[smhdwMy])?")
+MOMENTS = "moments are now-30d (s m h d w) and today-18y (also M y), with a time zone today@Europe/Berlin"
 
 
 def _as_milliseconds(value: str | bool) -> str:
     """For a date that is compared with a number: the number that was most likely meant."""
-    moment = _moment(str(value))
-    if moment is None:
-        return ""
     if _RELATIVE.fullmatch(str(value)):
-        hour = moment.replace(minute=0, second=0, microsecond=0)
-        return f"; no search follows the clock: in milliseconds since 1970 it is {_milliseconds(hour)} at this hour"
-    return f"; in milliseconds since 1970 it is {_milliseconds(moment)}"
+        return f"; {MOMENTS}"
+    moment = _moment(str(value))
+    return "" if moment is None else f"; in milliseconds since 1970 it is {_milliseconds(moment)}"
 
 
 def _milliseconds(moment: datetime) -> int:
@@ -447,11 +484,6 @@ def _milliseconds(moment: datetime) -> int:
 
 
 def _moment(text: str) -> datetime | None:
-    if relative := _RELATIVE.fullmatch(text):
-        number, unit = int(relative["number"] or 0), relative["unit"] or "s"
-        with suppress(OverflowError):
-            return datetime.now(UTC) + timedelta(seconds=number * _UNITS[unit])
-        return None
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:

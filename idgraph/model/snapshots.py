@@ -57,6 +57,7 @@ class DiscoveryDefaults(FrozenDocument):
         return (
             attribute.status is AttributeStatus.DISCOVERED
             and attribute.policy is ReconciliationPolicy.LATEST
+            and attribute.time is None
             and attribute.indexable is self.indexable
             and self.encryption is attribute.encryption is EncryptionLevel.NONE
             and self.authorization_level == attribute.authorization_level == 0

@@ -7,6 +7,7 @@ from typing import Any, Literal, Self
 from pydantic import Field, model_validator
 
 from idgraph.model import paths, queries
+from idgraph.model.behaviour import TimeZone
 from idgraph.model.documents import FrozenDocument
 from idgraph.model.index import Segment
 from idgraph.model.specs import NAME_PATTERN
@@ -48,6 +49,11 @@ class ViewDocument(ViewDefinition):
 class _SegmentDefinition(Definition):
     changes: bool = Field(
         default=False, description="Whether the feed says each time that a member has changed."
+    )
+    time_zone: TimeZone = Field(
+        default="UTC",
+        exclude_if=lambda zone: zone == "UTC",
+        description="Such as Europe/Berlin: the days of moments like `today-7d` that name no zone.",
     )
 
 

@@ -125,9 +125,16 @@ class BehaviourReader:
 
 def behaviour_now(store: Timelines, persons: Sequence[Person], rules: IndexRules) -> dict[str, Behaviour]:
     """`BehaviourReader.of` as of now."""
+    return behaviour_at(store, persons, rules, time.time_ns() // 1_000_000)
+
+
+def behaviour_at(
+    store: Timelines, persons: Sequence[Person], rules: IndexRules, now_ms: int
+) -> dict[str, Behaviour]:
+    """`BehaviourReader.of` by these rules."""
     if not rules.behaviour.derived:
         return {}
-    return BehaviourReader(store, rules.behaviour, rules.policies).of(persons, time.time_ns() // 1_000_000)
+    return BehaviourReader(store, rules.behaviour, rules.policies).of(persons, now_ms)
 
 
 def keep_days(activity: ActivityDocument) -> int:

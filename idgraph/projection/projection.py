@@ -36,11 +36,10 @@ from idgraph.model.store import (
     StoredFragment,
     document_version,
 )
-from idgraph.model.timelines import DueEntry
 from idgraph.projection.behaviour import Behaviour, BehaviourReader
 from idgraph.projection.documents import behaviour_mark, documents_of, put
 from idgraph.projection.parts import Pass, Projected, Tasks, Work
-from idgraph.projection.segments import Segments
+from idgraph.projection.segments import Segments, follows_clock
 from merge.identity.components import Member, Person
 from merge.identity.persons import Persons
 from merge.identity.rules import Rules
@@ -96,7 +95,7 @@ class Projection:
         now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
     ) -> None:
         """`rules` returns those of the newest snapshot. With `tasks` a sweep leaves its work to these. `now_ms` is the moment
-        as of which attributes are derived."""
+        as of which attributes are derived and profiles are in segments."""
         self._store = store
         self._index = index
         self._rules = rules
@@ -110,7 +109,7 @@ class Projection:
         self._followed: IdentityRules | None = None
         self._following: tuple[str, Pass] | None = None
         self._is_late = False
-        self._segments = Segments(store, index)
+        self._segments = Segments(store, index, now_ms)
         self._retried = 0
         self._retry_at = math.inf
         self._now_ms = now_ms
@@ -311,13 +310,17 @@ class Projection:
                 if due.isdisjoint(names := [each.stored.id for each in person.members]):
                     waiting.update(names)
             persons = [each for each in persons if each.id not in waiting]
-            documents, refused = documents_of(persons, rules, behaviour := self._behaviour(persons, rules))
+            now_ms = self._now_ms()
+            behaviour = self._behaviour(persons, rules, now_ms)
+            documents, refused = documents_of(persons, rules, behaviour)
             refused |= put(self._index, documents)
-            self._plan(persons, behaviour)
+            changes: Mapping[str, int] = {}
             if rules.segments:
-                self._segments.evaluate((each for each in documents if each.id not in refused), rules)
+                accepted = (each for each in documents if each.id not in refused)
+                changes = self._segments.evaluate(accepted, rules, now_ms)
                 stored = (each.stored for person in persons for each in person.members[1:])
                 self._segments.leave({each.id: document_version(each.generation) for each in stored})
+            self._segments.plan(persons, behaviour, changes, rules)
             for person in persons if refused else ():
                 if (reason := refused.get(person.id)) is not None:
                     result.refused |= dict.fromkeys((each.stored.id for each in person.members), reason)
@@ -340,24 +343,14 @@ class Projection:
         result.projected = len(settled)
         return result
 
-    def _behaviour(self, persons: Sequence[Person], rules: IndexRules) -> dict[str, Behaviour]:
-        """The derived attributes of these persons as of now."""
+    def _behaviour(self, persons: Sequence[Person], rules: IndexRules, now_ms: int) -> dict[str, Behaviour]:
+        """The derived attributes of these persons as of a moment."""
         if self._deriving is None or self._deriving[0] is not rules:
             self._deriving = rules, BehaviourReader(self._store, rules.behaviour, rules.policies)
-        return self._deriving[1].of(persons, self._now_ms())
-
-    def _plan(self, persons: Sequence[Person], behaviour: Mapping[str, Behaviour]) -> None:
-        """Let the outbox have these persons again when their derived attributes change without an event."""
-        if behaviour:
-            self._store.plan(
-                [
-                    DueEntry(each.members[0].stored.id, behaviour[each.id].changes_at or 0, each.version)
-                    for each in persons
-                ]
-            )
+        return self._deriving[1].of(persons, now_ms)
 
     def _take_due(self) -> None:
-        if self._rules().behaviour.derived:
+        if follows_clock(self._rules()):
             while self._store.take_due(self._now_ms(), AT_ONCE) == AT_ONCE:
                 pass
 

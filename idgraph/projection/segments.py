@@ -4,22 +4,32 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from idgraph.model import canonical
+from idgraph.model.durations import TimeForm
 from idgraph.model.index import IndexDocument, IndexRules, ProfileIndex
 from idgraph.model.ledger import CHANGES, Crossing
-from idgraph.model.queries import leaves
+from idgraph.model.queries import Query, Relative, Scalar, absolute, absolute_clause, is_relative, leaves
 from idgraph.model.store import ProfileStore
-from idgraph.projection.behaviour import behaviour_now
+from idgraph.model.timelines import DAY_MS, DueEntry
+from idgraph.projection.behaviour import Behaviour, behaviour_at
 from idgraph.projection.documents import documents_of
 from idgraph.projection.parts import Pass
+from merge.identity.components import Person
 from merge.identity.persons import Persons
 
 CROSSED_AT_ONCE = 1_000
 """Entries of the feed with one moment: readers have passed by a moment that is long ago."""
+
+FURTHEST_MS = 200 * 366 * DAY_MS
+"""A change that is further away is none."""
+
+MOST_PASSED = 100
+"""So many bounds that pass a value and change nothing are looked past; then the moment of the next is returned."""
 
 
 def segments_mark(rules: IndexRules) -> str:
@@ -28,7 +38,13 @@ def segments_mark(rules: IndexRules) -> str:
     paths = sorted({each.path or "" for segment in rules.segments for each in leaves(segment.condition)})
     policies = [[path, rules.is_indexable(path), repr(rules.policies.get(path))] for path in paths if path]
     names = [[each.name, each.version] for each in rules.segments]
+    policies += [[path, rules.times[path]] for path in paths if path in rules.times]
     return f"segments {hashlib.sha256(canonical.encode([names, policies])).hexdigest()}"
+
+
+def follows_clock(rules: IndexRules) -> bool:
+    """Whether profiles can change without an event."""
+    return bool(rules.behaviour.derived) or any(is_relative(each.condition) for each in rules.segments)
 
 
 class _Evaluated(NamedTuple):
@@ -44,7 +60,9 @@ class _Evaluated(NamedTuple):
 class Segments:
     """The segments that profiles of one store and index are in. One per projection."""
 
-    def __init__(self, store: ProfileStore, index: ProfileIndex) -> None:
+    def __init__(self, store: ProfileStore, index: ProfileIndex, now_ms: Callable[[], int]) -> None:
+        """`now_ms` is the moment as of which profiles are members."""
+        self._now_ms = now_ms
         self._store = store
         self._index = index
         self._evaluated: dict[str, _Evaluated] = {}
@@ -55,12 +73,20 @@ class Segments:
         """Forget what was evaluated: a commit of the index begins."""
         self._evaluated.clear()
 
-    def evaluate(self, documents: Iterable[IndexDocument], rules: IndexRules) -> None:
-        """Note which segments the profiles of these documents are in."""
+    def evaluate(self, documents: Iterable[IndexDocument], rules: IndexRules, now_ms: int) -> dict[str, int]:
+        """Note which segments the profiles of these documents are in as of a moment. Returns by id of a profile the least moment
+        after it at which it enters or leaves one without an event, if there is one."""
+        conditions = {one.name: absolute(one.condition, now_ms, rules.times) for one in rules.segments}
+        relative = [one.condition for one in rules.segments if is_relative(one.condition)]
+        changes: dict[str, int] = {}
         for each in documents:
-            inside = {one.name: self._index.matches(each, one.condition) for one in rules.segments}
+            inside = {name: self._index.matches(each, one) for name, one in conditions.items()}
+            moments = [changes_at(one, each, now_ms, rules.times, self._index.matches) for one in relative]
+            if known := [at for at in moments if at is not None]:
+                changes[each.id] = min(known)
             reporting = [one.name + CHANGES for one in rules.segments if one.changes and inside[one.name]]
             self._evaluated[each.id] = _Evaluated(each.version, inside, reporting)
+        return changes
 
     def leave(self, versions: Mapping[str, int]) -> None:
         """Profiles that are no more are in no segment, nor in one that comes into force again."""
@@ -115,9 +141,28 @@ class Segments:
         settled = [
             each for each in found if all(part.stored.projected_into == each.id for part in each.members)
         ]
-        behaviour = behaviour_now(self._store, settled, rules)
-        self.evaluate(documents_of(settled, rules, behaviour).documents, rules)
+        now_ms = self._now_ms()
+        behaviour = behaviour_at(self._store, settled, rules, now_ms)
+        changes = self.evaluate(documents_of(settled, rules, behaviour).documents, rules, now_ms)
+        self.plan(settled, behaviour, changes, rules)
         self.cross()
+
+    def plan(
+        self,
+        persons: Sequence[Person],
+        behaviour: Mapping[str, Behaviour],
+        changes: Mapping[str, int],
+        rules: IndexRules,
+    ) -> None:
+        """Let the outbox have these persons again when their derived attributes or their segments change without an event."""
+        if not follows_clock(rules):
+            return
+        due = []
+        for each in persons:
+            derived = behaviour[each.id].changes_at if behaviour else None
+            moments = [at for at in (derived, changes.get(each.id)) if at is not None]
+            due.append(DueEntry(each.members[0].stored.id, min(moments, default=0), each.version))
+        self._store.plan(due)
 
     def follow(self, rules: IndexRules, through_all: Callable[[], Pass], ends: float) -> bool:
         """Evaluate segments that are new, and that have changed, for all profiles: `through_all` begins a pass of `enter`.
@@ -133,3 +178,62 @@ class Segments:
             self._store.remember(mark)
         self._followed, self._evaluating = mark, None
         return True
+
+
+def changes_at(
+    query: Query,
+    document: IndexDocument,
+    now_ms: int,
+    times: Mapping[str, TimeForm],
+    matches: Callable[[IndexDocument, Query], bool],
+) -> int | None:
+    """The least moment after `now_ms` (epoch milliseconds) at which it changes whether the document matches; None for never."""
+    clauses = [
+        (each, values)
+        for each in leaves(query)
+        if isinstance(each, Relative) and (values := _values(document, each.path))
+    ]
+    if not clauses:
+        return None
+    is_inside = matches(document, absolute(query, now_ms, times))
+    at = now_ms
+    for _ in range(MOST_PASSED):
+        passing = [next_ for each, values in clauses for next_ in _passing(each, values, at, times)]
+        if not passing:
+            return None
+        at = min(passing)
+        if matches(document, absolute(query, at, times)) is not is_inside:
+            return at
+    return at
+
+
+def _values(document: IndexDocument, path: str) -> list[Scalar]:
+    value = document.fields.get(path, [])
+    return value if isinstance(value, list) else [value]
+
+
+def _passing(
+    clause: Relative, values: list[Scalar], now_ms: int, times: Mapping[str, TimeForm]
+) -> Iterator[int]:
+    """For each value and bound, the least moment after now at which the bound, which only grows, passes the value."""
+    kind = (int, float) if times.get(clause.path, "milliseconds") == "milliseconds" else str
+    for value in values:
+        if not isinstance(value, kind) or isinstance(value, bool):
+            continue
+        for is_lower in (True, False):
+            if (clause.lower if is_lower else clause.upper) is None:
+                continue
+
+            def has_passed(at: int, value: Scalar = value, is_lower: bool = is_lower) -> bool:
+                plain = absolute_clause(clause, at, times)
+                if is_lower:
+                    return not _is_at_least(value, plain.lower, plain.include_lower)
+                return not _is_at_least(value, plain.upper, not plain.include_upper)
+
+            ahead = range(now_ms + 1, now_ms + FURTHEST_MS)
+            if not has_passed(now_ms) and (place := bisect_left(ahead, True, key=has_passed)) < len(ahead):
+                yield ahead[place]
+
+
+def _is_at_least(value: Any, bound: Any, is_within: bool) -> bool:
+    return bool(value >= bound if is_within else value > bound)

@@ -48,6 +48,14 @@ def check_attribute(definition: AttributeDefinition) -> None:
         raise RefusedRequestError("a source name holds no NUL character", "/source")
     _check_protection(definition)
     _check_policy(definition)
+    if definition.time is not None and (definition.time == "milliseconds") is not (
+        definition.data_type in _SUMMED
+    ):
+        raise RefusedRequestError(
+            f"a time of data type {definition.data_type} has no {definition.time}",
+            "/time",
+            "milliseconds need data type integer or number, rfc3339 and date need string",
+        )
 
 
 def _check_policy(definition: AttributeDefinition) -> None:

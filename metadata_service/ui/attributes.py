@@ -6,7 +6,7 @@ import hashlib
 import json
 from itertools import pairwise
 from sys import float_info
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 from urllib.parse import quote
 
 from fastapi import APIRouter, Response
@@ -15,6 +15,7 @@ from sqlalchemy.orm import Session as Reading
 
 from idgraph.model import paths
 from idgraph.model.attributes import AttributeDefinition, AttributeMetadata, EncryptionLevel
+from idgraph.model.durations import TimeForm
 from idgraph.model.errors import ProfileServiceError
 from idgraph.model.queries import AnyOf, Condition, Prefix, Query, Range, Term, to_json
 from idgraph.web.conditional import etag_of, precondition
@@ -48,6 +49,7 @@ router = APIRouter()
 EDITED = [each for each in AttributeDefinition.model_fields if each not in ("path", "source")]
 LISTS = ("sources", "tags")
 FLAGS = ("indexable", "identifiable")
+TIME_FORMS = ("", *get_args(TimeForm))
 AttributeAddress = "/ui/attributes/{path}"
 Done = Literal["", "saved", "re-encrypt"]
 
@@ -139,6 +141,7 @@ def _page(page: OwnPage, path: str, status: int = 200, **context: Any) -> Respon
         levels=levels,
         uses=uses,
         fields=AttributeDefinition.model_fields,
+        time_forms=TIME_FORMS,
         known=known,
         **{"typed": known, "etag": etag_of(document)} | context,
     )
@@ -230,9 +233,10 @@ def _as_fields(attribute: AttributeMetadata) -> dict[str, str]:
     stated = attribute.model_dump(mode="json", include=set(EDITED))
     lists = {name: ", ".join(stated[name]) for name in LISTS}
     flags = {name: "on" if stated[name] else "" for name in FLAGS}
-    return {name: str(value) for name, value in stated.items()} | lists | flags
+    return {"time": ""} | {name: str(value) for name, value in stated.items()} | lists | flags
 
 
 def _as_definition(fields: dict[str, str]) -> dict[str, Any]:
     lists = {name: tuple(each.strip() for each in fields[name].split(",") if each.strip()) for name in LISTS}
-    return {**fields, **lists, **{name: fields[name] == "on" for name in FLAGS}}
+    flags = {name: fields[name] == "on" for name in FLAGS}
+    return {**fields, **lists, **flags, "time": fields["time"] or None}

@@ -138,6 +138,7 @@ class SegmentDetails(ViewSummary):
     q: str | None
     query: list[Any]
     changes: bool = Field(description="Whether the feed says each time that a member has changed.")
+    time_zone: str | None = Field(default=None, description="That of its days, where it is not UTC.")
     attributes: list[str]
     used_by: list[str] = Field(description="Such as `webhook NAME`.")
 

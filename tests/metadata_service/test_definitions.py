@@ -124,7 +124,8 @@ def test_a_segment_holds_no_protected_value(service: Running) -> None:
 
 WARNED = {
     "visits.last>=2024-05-06": "1714953600000",
-    "visits.last>now-30d": "milliseconds",
+    "visits.last>now-30M": "moments are now-30d",
+    "visits.last>now-30d": None,
     "visits.lost=1": "did you mean visits.last?",
     "contact=*@sub.example.org": "contact:sub.example.org",
     "visits.last>=1714953600000": None,

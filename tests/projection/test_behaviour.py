@@ -11,9 +11,12 @@ import pytest
 
 from idgraph.model.behaviour import ActivityDocument, DerivedDocument
 from idgraph.model.identifiers import Identifier
-from idgraph.model.queries import Query, Range, Term
+from idgraph.model.ledger import Crossing
+from idgraph.model.queries import Query, Range, Term, to_json
+from idgraph.model.query_language import parse_query
 from idgraph.model.snapshots import MetadataSnapshot
 from idgraph.model.timelines import DAY_MS
+from idgraph.model.views import SegmentDocument
 from idgraph.projection.projection import Projection
 from tests.retail import NOW, Pipeline, order, snapshot
 
@@ -151,3 +154,82 @@ def test_protected_values_leave_no_entry(tmp_path: Path) -> None:
         pages = pipeline.store.timelines([fragment], ["order"])[fragment]
         assert not any(b"p1@example.com" in page for page in pages.values())
         assert any(b"15" in page or b"5" in page for page in pages.values())
+
+
+LAPSED = SegmentDocument(
+    name="lapsed", version=1, query=to_json(parse_query(["orders.last.at<now-30d"], lambda _: None))
+)
+
+
+def with_segment(document: SegmentDocument = LAPSED, version: int = 1) -> MetadataSnapshot:
+    return snapshot(version).model_copy(update={"segments": (document,)})
+
+
+def crossed(pipeline: Pipeline, segment: str = "lapsed") -> list[int]:
+    found = pipeline.store.ledger(segment=segment)
+    return [each.number for each in found if isinstance(each, Crossing)]
+
+
+def members(pipeline: Pipeline, now_ms: int) -> list[str]:
+    reader = pipeline.reader()
+    reader.now_ms = lambda: now_ms
+    (one,) = reader.segments().values()
+    found = reader.members(one, 10).profiles
+    assert reader.count_members(one) == len(found)
+    assert next(reader.segments_of_each([PERSON])) == (["lapsed"] if found else [])
+    return [each.id for each in found]
+
+
+def test_a_person_lapses_without_an_event_and_returns_with_one(tmp_path: Path) -> None:
+    pipeline = Pipeline(tmp_path, snapshot=with_segment(), now=lambda: NOW + 20 * 86400)
+    stage = pipeline.commit_stage()
+
+    def ordered(days_ago: float, line: int) -> None:
+        made = order(1, line, order_id=f"L{line}", created_at=at(days_ago))
+        stage.run(each for output in pipeline.map_stage().run([made]) for each in output.encoded())
+
+    ordered(20, 1)
+    lapses = NOW_MS + 10 * DAY_MS + 1
+    for now in (NOW_MS, NOW_MS + 5 * DAY_MS, lapses - 1):
+        projected(pipeline, now)
+        assert (crossed(pipeline), members(pipeline, now)) == ([], [])
+    for now in (lapses, lapses, lapses + DAY_MS, lapses + 400 * DAY_MS):
+        projected(pipeline, now)
+        assert (crossed(pipeline), members(pipeline, now)) == ([1], [own(pipeline)])
+    assert pipeline.store.take_due(NOW_MS + 100_000 * DAY_MS, 10) == 0
+    ordered(-15, 2)
+    projected(pipeline, lapses + 5 * DAY_MS)
+    assert crossed(pipeline) == [1, 2]
+    projected(pipeline, lapses + 35 * DAY_MS)
+    assert crossed(pipeline) == [1, 2, 3]
+
+
+def test_a_new_segment_of_relative_time_plans_what_is_stored(tmp_path: Path) -> None:
+    pipeline = Pipeline(tmp_path)
+    pipeline.process([ORDERS[1]])
+    projected(pipeline)
+    assert pipeline.store.take_due(NOW_MS + 100_000 * DAY_MS, 10) == 0
+    pipeline.snapshot = with_segment(version=2)
+    projected(pipeline)
+    assert crossed(pipeline) == []
+    projected(pipeline, NOW_MS + 11 * DAY_MS)
+    assert crossed(pipeline) == [1]
+
+
+def test_a_segment_of_a_derived_attribute_and_one_of_time_share_the_due_entry(tmp_path: Path) -> None:
+    pipeline = Pipeline(tmp_path, snapshot=with_behaviour().model_copy(update={"segments": (LAPSED,)}))
+    stage = pipeline.commit_stage()
+    stage.run(each for output in pipeline.map_stage().run(ORDERS) for each in output.encoded())
+    for days, number, crossings in ((0, 2, []), (12, 1, []), (27.9, 1, []), (28.1, 1, [1]), (60, 0, [1])):
+        projected(pipeline, NOW_MS + int(days * DAY_MS))
+        assert (found(pipeline, number), crossed(pipeline)) == ([own(pipeline)], crossings)
+
+
+def test_segments_without_relative_time_plan_nothing(tmp_path: Path) -> None:
+    plain = LAPSED.model_copy(
+        update={"query": to_json(Query((Range("orders.last.at", upper=NOW_MS - 30 * DAY_MS),)))}
+    )
+    pipeline = Pipeline(tmp_path, snapshot=with_segment(plain))
+    pipeline.process([ORDERS[1]])
+    projected(pipeline)
+    assert pipeline.store.take_due(NOW_MS + 100_000 * DAY_MS, 10) == 0

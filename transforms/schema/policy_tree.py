@@ -22,6 +22,7 @@ from idgraph.model.attributes import (
 from idgraph.model.behaviour import ActivityDocument, BehaviourRules, DerivedDocument
 from idgraph.model.classification import Classification, Proposal
 from idgraph.model.dead_letters import DeadLetterReason
+from idgraph.model.durations import TimeForm
 from idgraph.model.errors import EventError
 from idgraph.model.index import IndexRules
 from idgraph.model.queries import Clause, Exists, leaves
@@ -57,6 +58,8 @@ class PolicyTree:
         self._root = AttributeNode("", 0, self._default, None)
         self.policies: dict[str, Reconciliation] = {}
         """Reconciliation by path, for paths whose policy is not `latest`."""
+        self.times: dict[str, TimeForm] = {}
+        """The forms of attributes that are times, by path."""
         self.declared_types: dict[str, DataType] = {}
         """As `transforms.schema.data_types.declared_types` gives them."""
         self._unknown = 0
@@ -79,7 +82,8 @@ class PolicyTree:
         # The value of a protected attribute is nothing that a segment may ask for: it would stand in the snapshot.
         usable = (each for each in self._segments if all(map(self._is_open, leaves(each.condition))))
         indexable = _Indexable(self).__getitem__
-        return IndexRules(indexable, self.policies, *self._identity, tuple(usable), self._behaviour)
+        segments = tuple(usable)
+        return IndexRules(indexable, self.policies, *self._identity, segments, self._behaviour, self.times)
 
     def _behaviour_rules(self, snapshot: MetadataSnapshot) -> BehaviourRules:
         """The definitions in force. A derived attribute has at least the level of all that it is made of."""
@@ -125,6 +129,8 @@ class PolicyTree:
         node.kinds = frozenset(kind for kind, seen in DATA_TYPES.items() if attribute.accepts(seen))
         node.is_undecided = self._detects and attribute.status is AttributeStatus.DISCOVERED
         node.proposal = attribute.proposal
+        if attribute.time is not None:
+            self.times[attribute.path] = attribute.time
         if attribute.policy is not ReconciliationPolicy.LATEST:
             self.policies[attribute.path] = Reconciliation(attribute.policy, attribute.sources)
         read_as = declared_type(attribute)

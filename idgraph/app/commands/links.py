@@ -106,7 +106,7 @@ def list_links(
     cursor, is_empty = None, True
     with _links(context) as (service, links):
         reader = service.reader(local_operator())
-        query = parse_query(words or [], reader.types().get)
+        query = parse_query(words or [], reader.types().get, reader.time_of)
         while True:
             page = reader.search(query, _PAGE, cursor)
             for found in (

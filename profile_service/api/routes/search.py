@@ -6,6 +6,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Response
 
+from idgraph.model.behaviour import TimeZone
 from idgraph.web.conditional import IfNoneMatch
 from profile_service import searching
 from profile_service.api.dependencies import AFTER_INDEX, ActingCaller, ReadingParams, Service
@@ -46,7 +47,7 @@ def post(body: SearchBody, service: Service, caller: ActingCaller) -> Response:
 @router.get("/count", response_model=CountResult, dependencies=[AFTER_INDEX])
 def get_count(service: Service, caller: ActingCaller, asked: Annotated[Words, Query()]) -> Response:
     """The number of profiles that match."""
-    return answer(searching.count(service, caller, QueryBody(q=asked.q)))
+    return answer(searching.count(service, caller, QueryBody(q=asked.q, time_zone=asked.time_zone)))
 
 
 @router.post("/count", response_model=CountResult, dependencies=[AFTER_INDEX])
@@ -64,9 +65,11 @@ def get_facets(
     ],
     q: Annotated[str | None, Query(max_length=LONGEST_QUERY)] = None,
     limit: Annotated[int, Query(ge=1, le=1000)] = 10,
+    time_zone: Annotated[TimeZone, Query()] = "UTC",
 ) -> Response:
     """The most frequent values of attributes among the profiles that match."""
-    return answer(searching.facets(service, caller, FacetBody(q=q, paths=path, limit=limit)))
+    body = FacetBody(q=q, paths=path, limit=limit, time_zone=time_zone)
+    return answer(searching.facets(service, caller, body))
 
 
 @router.post("/facets", response_model=FacetResults, dependencies=[AFTER_INDEX])

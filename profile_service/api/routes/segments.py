@@ -67,7 +67,7 @@ def get(asked: Asked, service: Service) -> Response:
     """One segment."""
     segment, document = asked
     attributes = sorted({each.path for each in leaves(segment.asked) if each.path is not None})
-    body = document.model_dump(include={"q", "query", "changes"})
+    body = document.model_dump(include={"q", "query", "changes", "time_zone"})
     used = {"attributes": attributes, "used_by": service.uses.get(document.name, [])}
     return answer(_summary(document) | body | used)
 
