@@ -62,7 +62,9 @@ def ensure_keyring(settings: Settings) -> None:
     if not file.exists():
         settings.require_folder()
         _require_no_data_keys(settings, "go on without it as described")
-        raise ConfigError(f"there is no keyring at {file}; make one with `idgraph keys init`")
+        raise ConfigError(
+            f"there is no keyring at {file}; make one with `idgraph keys init`, or restore its copy if the store holds data"
+        )
     provider_of(settings).purpose_key("")
 
 
