@@ -48,9 +48,8 @@ def check_attribute(definition: AttributeDefinition) -> None:
         raise RefusedRequestError("a source name holds no NUL character", "/source")
     _check_protection(definition)
     _check_policy(definition)
-    if definition.time is not None and (definition.time == "milliseconds") is not (
-        definition.data_type in _SUMMED
-    ):
+    allowed = _SUMMED if definition.time == "milliseconds" else {DataType.STRING}
+    if definition.time is not None and definition.data_type not in allowed:
         raise RefusedRequestError(
             f"a time of data type {definition.data_type} has no {definition.time}",
             "/time",

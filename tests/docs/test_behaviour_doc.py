@@ -12,16 +12,18 @@ from typing import Any
 import pytest
 
 from idgraph.model.behaviour import DerivedDocument
+from idgraph.model.index import IndexDocument
+from idgraph.model.queries import absolute, in_time_zone
+from idgraph.model.query_language import parse_query
 from idgraph.model.timelines import Entry
+from idgraph.projection.segments import changes_at
+from sinks.matching import matches
 from transforms.behaviour.derivations import compile_derived
 
 TEXT = (Path(__file__).parents[2] / "docs" / "behaviour.md").read_text(encoding="utf-8")
 KINDS = ("window", "sessions", "pattern", "expression", "model")
-EXAMPLES = [
-    example
-    for block in re.findall(r"```json\n(.*?)```", TEXT, re.DOTALL)
-    if "gives" in (example := json.loads(block))
-]
+BLOCKS = [json.loads(each) for each in re.findall(r"```json\n(.*?)```", TEXT, re.DOTALL)]
+EXAMPLES = [each for each in BLOCKS if "gives" in each]
 
 
 def moment(text: str) -> int:
@@ -57,6 +59,20 @@ def test_each_kind_has_an_example() -> None:
 @pytest.mark.parametrize("example", [each for each in EXAMPLES if "model" not in each])
 def test_examples(example: dict[str, Any]) -> None:
     given(example, {})
+
+
+@pytest.mark.parametrize("example", [each for each in BLOCKS if "search" in each])
+def test_searches_by_the_clock(example: dict[str, Any]) -> None:
+    times = {"seen": example["time"]} if "time" in example else {}
+    query = in_time_zone(
+        parse_query([example["search"]], lambda _: None, times.get), example.get("time_zone", "UTC")
+    )
+    now, changes = moment(example["now"]), []
+    for value, is_found in example["values"]:
+        document = IndexDocument("x", 1, {"seen": value})
+        assert matches(document, absolute(query, now, times)) is is_found
+        changes.append(changes_at(query, document, now, times, matches))
+    assert min(each for each in changes if each is not None) == moment(example["until"])
 
 
 @pytest.mark.slow

@@ -148,3 +148,68 @@ def test_a_segment_is_saved_with_the_warnings_of_its_search(service: Running, q:
         assert part in said
     missing = put(service.admin, "segments", segment | {"purpose": "surveys"}).json()["warnings"]
     assert any("consents.surveys.status" in each for each in missing)
+
+
+def test_a_segment_keeps_its_moments_and_their_time_zone(service: Running) -> None:
+    body = {
+        "name": "lapsed",
+        "q": "a.seen<today-30d OR a.seen=today@Asia/Tokyo",
+        "time_zone": "Europe/Berlin",
+    }
+    saved = put(service.admin, "segments", body).json()
+    assert saved["time_zone"] == "Europe/Berlin"
+    assert (saved["q"], saved["query"]) == (
+        body["q"],
+        [
+            {
+                "any": [
+                    {
+                        "moment": {
+                            "path": "a.seen",
+                            "upper": "today-30d@Europe/Berlin",
+                            "include_lower": True,
+                            "include_upper": False,
+                        }
+                    },
+                    {
+                        "moment": {
+                            "path": "a.seen",
+                            "lower": "today@Asia/Tokyo",
+                            "upper": "today+1d@Asia/Tokyo",
+                            "include_lower": True,
+                            "include_upper": False,
+                        }
+                    },
+                ]
+            }
+        ],
+    )
+    refused = put(service.admin, "segments", body | {"time_zone": "Nowhere/City"})
+    assert (refused.status_code, refused.json()["pointer"]) == (422, "/time_zone")
+
+
+@pytest.mark.parametrize(
+    ("kind", "form", "is_taken"),
+    [
+        ("integer", "milliseconds", True),
+        ("string", "date", True),
+        ("string", "rfc3339", True),
+        ("string", "milliseconds", False),
+        ("integer", "date", False),
+        ("boolean", "date", False),
+        ("string", "minutes", False),
+    ],
+)
+def test_an_attribute_says_how_it_has_a_time(service: Running, kind: str, form: str, is_taken: bool) -> None:
+    declared = {"path": "a.seen", "data_type": kind, "time": form}
+    answer = service.admin.put("/v1/attributes/a.seen", json=declared)
+    assert answer.status_code == (201 if is_taken else 422), answer.text
+    if not is_taken:
+        assert answer.json()["pointer"] == "/time"
+        return
+    assert service.reader.get("/v1/attributes/a.seen").json()["time"] == form
+    query = put(service.admin, "segments", {"name": "s", "q": "a.seen<now"}).json()["query"]
+    assert list(query[0]) == ["moment"]
+    snapshot = MetadataSnapshot.model_validate_json(service.reader.get("/v1/snapshot").content)
+    (known,) = snapshot.attributes
+    assert known.time == form

@@ -95,6 +95,9 @@ def search(
     count: Annotated[
         bool, typer.Option("--count", help="Print only the number of matching profiles.")
     ] = False,
+    time_zone: Annotated[
+        str, typer.Option(help="Of days such as today-7d; as Europe/Berlin.", show_default=True)
+    ] = "UTC",
     fields: Annotated[
         str | None,
         typer.Option(
@@ -111,7 +114,7 @@ def search(
     idgraph search 'activity.platform=ios OR NOT identity.email=*'
 
     Searches for words show the best matches first; others are sorted by id. Quote clauses with > or <, because the shell
-    interprets them. Write a path with blanks or operators in double quotes: idgraph search '"labels.cost centre"=7'
+    interprets them. Moments follow the clock: idgraph search 'activity.lastSeenAt<now-30d'. Write a path with blanks or operators in double quotes: idgraph search '"labels.cost centre"=7'
 
     A clause that can never match (an unknown path, a text bound on a number) gives a warning; the exit code stays 0.
     """
@@ -122,7 +125,7 @@ def search(
     if count and (cursor or sort or fields or limit):
         raise typer.BadParameter("--count takes no --limit, --cursor, --sort or --fields")
     wanted = [each for each in (fields or "").split(",") if each]
-    query = {"words": words or []}
+    query: dict[str, Any] = {"words": words or [], "time_zone": time_zone}
     page: dict[str, Any] | None = None
     with entrance(settings_of(context)) as here:
         counted_answer = here.count(query)
