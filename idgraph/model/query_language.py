@@ -219,7 +219,8 @@ def _clause(
     if operator == "=" and value.endswith("*") and not _is_quoted(value):
         return Prefix(path, _beginning(text, value[:-1]))
     declared = type_of(path) or _type_within_array(path, type_of)
-    if is_moment(value) and (declared not in _WITHOUT_TIME or time_of(path) is not None):
+    is_word = declared in _WITHOUT_TIME and time_of(path) is None
+    if is_moment(value) and not is_word and (operator != "=" or value.startswith("today")):
         return _relative(text, path, operator, value)
     bound = _value(value, declared)
     if operator == "=":
@@ -241,8 +242,6 @@ def _relative(text: str, path: str, operator: str, value: str) -> Relative:
     try:
         found = required_moment(value)
         if operator == "=":
-            if found.base == "now":
-                raise ValueError("`=` takes a day, such as today; a moment is compared by < or >")
             return Relative(path, str(found), str(found.moved(1)), include_upper=False)
     except ValueError as error:
         raise QueryError(f"{text!r}: {error}") from None

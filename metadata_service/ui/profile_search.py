@@ -14,6 +14,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Response
 
 from idgraph.client import ProfilesClient
+from idgraph.model.attributes import DataType
 from idgraph.model.errors import ProfileServiceError
 from idgraph.model.identifiers import Identifier
 from idgraph.model.queries import leaves
@@ -86,7 +87,8 @@ def _results(page: OwnPage, body: dict[str, Any], sort: str, cursor: str | None)
             facets = _facets(client, typed, answer["items"])
     except ProfileServiceError as error:
         return failed_search(page, typed, error)
-    asked_for = leaves(parse_query([f"({typed})"] if typed else [], lambda _: None))
+    # Of values nothing is asked: the service has read them.
+    asked_for = leaves(parse_query([f"({typed})"] if typed else [], lambda _: DataType.STRING))
     columns = [sort.removeprefix("-"), *(each.path for each in asked_for), *facets]
     columns += _frequent([*named, *answer["items"]])
     named_ids = {each["id"] for each in named}

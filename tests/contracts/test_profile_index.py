@@ -12,6 +12,7 @@ from weakref import WeakKeyDictionary
 
 import pytest
 
+from idgraph.model.durations import TimeForm
 from idgraph.model.errors import ProfileIndexError, QueryError
 from idgraph.model.fragments import Kind, Origin, Register
 from idgraph.model.index import IndexDocument, Indexed, IndexRules, ProfileIndex
@@ -26,7 +27,9 @@ from idgraph.model.queries import (
     Prefix,
     Query,
     Range,
+    Relative,
     Term,
+    absolute,
 )
 from idgraph.model.stamps import SpecRef, Stamp
 from merge.documents import document
@@ -81,6 +84,34 @@ def test_a_term_is_exact(index: ProfileIndex) -> None:
     assert found(index, Term("x", "Zoë")) == ["a"]
     assert found(index, Term("x", "Zo")) == []
     assert found(index, Term("unknown", "Zoë")) == []
+
+
+def test_a_moment_is_a_plain_range_as_of_now(index: ProfileIndex) -> None:
+    put(
+        index,
+        a={"n": 1_774_000_000_000, "t": "2026-03-20T09:46:40Z", "d": "2026-03-20"},
+        b={"n": 1_774_000_000_001, "t": "2026-03-20T09:46:40.001Z", "d": "2026-03-21"},
+        c={"n": 1_774_000_001_000.5, "t": "2026-03-20T09:46:41Z", "d": "2026-02-28"},
+        d={"n": "2026-03-20", "t": "2026-03-20", "d": ["2026-03-19", "2030-01-01"]},
+        e={"n": True, "t": 1_774_000_000_000},
+    )
+    times: dict[str, TimeForm] = {"t": "rfc3339", "d": "date"}
+
+    def as_of(now: int, clause: Relative) -> list[str]:
+        return found(index, *absolute(Query((clause,)), now, times).clauses)
+
+    now = 1_774_000_000_000
+    for later in (0, 5 * 86_400_000):
+        assert as_of(now + later, Relative("n", upper=f"now-{later // 1000}s")) == ["a"]
+    assert as_of(now, Relative("n", upper="now", include_upper=False)) == []
+    assert as_of(now + 1, Relative("n", upper="now")) == ["a", "b"]
+    assert as_of(now, Relative("t", upper="now")) == ["a", "b", "d"]
+    assert as_of(now, Relative("t", lower="now")) == ["a", "b", "c"]
+    assert as_of(now, Relative("t", lower="now", include_lower=False)) == ["c"]
+    assert as_of(now, Relative("t", "today", "today+1d", include_upper=False)) == ["a", "b", "c", "d"]
+    assert as_of(now, Relative("d", "today", "today+1d", include_upper=False)) == ["a"]
+    assert as_of(now, Relative("d", "today@Pacific/Auckland", include_lower=False)) == ["b", "d"]
+    assert as_of(now, Relative("d", upper="today-1d")) == ["c", "d"]
 
 
 def test_a_document_of_a_states_bytes_is_the_same_as_its_fields(index: ProfileIndex) -> None:
