@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from idgraph.model import canonical
 from idgraph.model.attributes import AttributeMetadata, ReconciliationPolicy
+from idgraph.model.behaviour import ActivityDocument, DerivedDocument
 from idgraph.model.events import RawRecord
 from idgraph.model.identifiers import Identifier
 from idgraph.model.identity_rules import DEFAULT_RULES, IdentityRules
@@ -167,7 +168,36 @@ def snapshot(
         defaults=UNDETECTED,
         identity_rules_version=identity[0],
         identity_rules=identity[1],
+        activities=ACTIVITIES,
+        derived_attributes=DERIVED,
+        behaviour_version=1,
     )
+
+
+ACTIVITIES = (
+    ActivityDocument(name="all", time="_event.ordinal", fields={"n": "n"}, version=1),
+    ActivityDocument(
+        name="few",
+        source="crm",
+        time="_event.ordinal",
+        condition="n != `1`",
+        fields={"n": "n"},
+        most=2,
+        version=2,
+    ),
+)
+_PATTERN = {"activities": ["all", "few"], "pattern": "A B+", "define": {"B": "activity == 'few'"}}
+DERIVED = tuple(
+    DerivedDocument(name=path.replace(".", "-"), path=path, version=1, **content)
+    for path, content in (
+        ("z.count", {"window": {"activity": "all"}}),
+        ("z.last", {"window": {"activity": "all", "function": "last_k", "field": "n"}}),
+        ("z.few", {"window": {"activity": "few", "function": "top_k", "field": "n"}}),
+        ("z.sessions", {"sessions": {"activity": "few", "gap": "1s", "over": "all", "fields": ["n"]}}),
+        ("z.pattern", {"pattern": _PATTERN}),
+        ("z.expression", {"expression": "type(n)"}),
+    )
+)
 
 
 def _spec(source: str, form: SpecForm) -> SpecDocument:

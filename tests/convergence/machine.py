@@ -52,6 +52,7 @@ class ConvergenceMachine(Edits, Deliveries, Outages, Operations):
             assert owners <= {person_of(pair.record) for pair in self.ledger.changes}
             tidy = self._tidy(site)
             assert site.states() == tidy.states(), reported_beside(site.states(), tidy.states())
+            assert site.timelines() == tidy.timelines()
             for reveal in (False, True):
                 assert site.export(self.now, reveal) == tidy.export(self.now, reveal)
             self._compare_with_expected(site)

@@ -8,6 +8,7 @@ from idgraph.model.fragments import Kind
 from idgraph.model.index import Indexed, IndexRules
 from idgraph.model.queries import FullText, Query, Range, Term
 from idgraph.model.snapshots import MetadataSnapshot
+from idgraph.projection.behaviour import behaviour_now
 from idgraph.projection.documents import documents_of
 from merge.fragments import FragmentState
 from merge.identity.rules import Rules
@@ -19,6 +20,8 @@ from tests.retail import persons_of
 
 QUERIES = (
     Term("a", 1),
+    Term("z.count", 1),
+    Term("z.few", 2),
     Term("a.b", 2),
     Term("c", "text"),
     Term("u.id", "1"),
@@ -67,7 +70,8 @@ def _readable(site: Site, snapshot: MetadataSnapshot) -> Iterator[str]:
 def _indexed(site: Site, rules: Iterable[IndexRules], identity: Rules) -> Iterator[str]:
     """Profiles whose document is what some of these rules make of the versions that are stored."""
     for each in rules:
-        documents = documents_of(persons_of(site.store, identity), each).documents
+        persons = persons_of(site.store, identity)
+        documents = documents_of(persons, each, behaviour_now(site.store, persons, each)).documents
         found = site.index.compare(documents)
         yield from (made.id for made in documents if found.get(made.id) == Indexed(made.version, True))
 

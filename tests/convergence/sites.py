@@ -93,6 +93,10 @@ class Site(FlowSite):
         """What is stored, by id."""
         return {each.id: each.state for each in self.store.scan(limit=1000)}
 
+    def timelines(self) -> dict[str, Any]:
+        """What is stored of timelines, by id of the fragment."""
+        return {each: dict(pages) for each, pages in self.store.timelines([*self.store.ids()]).items()}
+
     def export(self, version: int, reveal: bool) -> bytes:
         """What `idgraph export --provenance` writes, by a process of its own."""
         read = self._reader(version).scan(reveal)
