@@ -45,7 +45,8 @@ def with_change(change: TimelineChange, state: bytes) -> bytes:
         return state
     encoded = canonical.encode(
         [
-            [activity, keep_days, most, _body(union(entries))]
+            # As they are: two entries of one event may be of different days, and both count for `keep`.
+            [activity, keep_days, most, _body(entries)]
             for activity, (keep_days, most, entries) in sorted(change.items())
         ]
     )
@@ -125,18 +126,31 @@ def joined_pages(change: TimelineChange, stored: Mapping[PageKey, bytes]) -> Pag
     return PageChanges(written, expired)
 
 
+class Timeline(NamedTuple):
+    """The entries of one activity that show, in their order. Before `whole_from` (epoch milliseconds) the bounds have dropped
+    some; None: they have not been met."""
+
+    entries: Sequence[Entry]
+    whole_from: int | None
+
+
 def timeline(
     pages: Iterable[tuple[int, bytes]],
     keep_days: int,
     most: int,
     taken_back: Collection[tuple[str, str]] = (),
-) -> Sequence[Entry]:
-    """The entries of an activity that show: of the pages of all fragments of a person, each with its day, without events
-    that are taken back (source, event id). Raises DamagedStateError."""
+) -> Timeline:
+    """Of the pages of all fragments of a person, each with its day, without events that are taken back (source, event id).
+    Raises DamagedStateError."""
     found = list(pages)
     oldest = max((day for day, _ in found), default=0) - keep_days
     kept = union(each for day, page in found if day >= oldest for each in decode_page(page))[-most:]
-    return [each for each in kept if each[1:3] not in taken_back] if taken_back else kept
+    whole_from = kept[0].time + 1 if len(kept) == most else None
+    if whole_from is None and any(day < oldest for day, _ in found):
+        whole_from = oldest * DAY_MS
+    if taken_back:
+        kept = [each for each in kept if each[1:3] not in taken_back]
+    return Timeline(kept, whole_from)
 
 
 def _rank(entry: Entry) -> tuple[tuple[int, str, int], bytes]:

@@ -21,7 +21,7 @@ from idgraph.model.stamps import Stamp
 from idgraph.model.timelines import DAY_MS, Entry, PageKey, Timelines
 from merge.identity.components import Person
 from merge.resolution import Shown, shown, tree
-from merge.timelines import timeline
+from merge.timelines import Timeline, timeline
 
 if TYPE_CHECKING:
     from transforms.behaviour.derivations import Derivation, Derived
@@ -54,7 +54,9 @@ class BehaviourReader:
             found for each in rules.derived if (found := _compiled(each.model_dump_json())) is not None
         ]
         self._read = sorted({name for each in rules.derived for name in each.activities})
-        self._asks_attributes = any(each.expression is not None for each in rules.derived)
+        self._asks_attributes = any(
+            each.expression is not None or each.model is not None for each in rules.derived
+        )
 
     @property
     def is_empty(self) -> bool:
@@ -79,7 +81,8 @@ class BehaviourReader:
         """The entries of a person by activity, of those of these activities that are in force. Raises StoreError,
         DamagedStateError."""
         asked = sorted(self._activities.keys() & set(activities))
-        return self._timelines(person, self._pages([person], asked), asked)
+        found = self._timelines(person, self._pages([person], asked), asked)
+        return {name: each.entries for name, each in found.items()}
 
     def _pages(
         self, persons: Sequence[Person], activities: Collection[str]
@@ -89,7 +92,7 @@ class BehaviourReader:
 
     def _timelines(
         self, person: Person, pages: Mapping[str, Mapping[PageKey, bytes]], activities: Collection[str]
-    ) -> dict[str, Sequence[Entry]]:
+    ) -> dict[str, Timeline]:
         own = [page for each in person.members for page in pages.get(each.stored.id, {}).items()]
         taken_back = _taken_back(person) if own else frozenset[tuple[str, str]]()
         found = {}
@@ -99,19 +102,21 @@ class BehaviourReader:
             found[name] = timeline(days, keep_days(activity), activity.most, taken_back)
         return found
 
-    def _derived(self, person: Person, timelines: Mapping[str, Sequence[Entry]], now_ms: int) -> Behaviour:
+    def _derived(self, person: Person, timelines: Mapping[str, Timeline], now_ms: int) -> Behaviour:
+        from transforms.behaviour.derivations import derive
+
         attributes = self._attributes(person) if self._asks_attributes else {}
+        entries = {name: each.entries for name, each in timelines.items()}
         whole_from = {
-            name: entries[0].time
-            for name, entries in timelines.items()
-            if len(entries) >= self._activities[name].most
+            name: each.whole_from for name, each in timelines.items() if each.whole_from is not None
         }
-        leaves: list[Shown] = []
-        moments: list[int] = []
-        for each in self._derivations:
-            derived = each.of(timelines, attributes, now_ms, whole_from)
-            moments += [] if derived.changes_at is None else [derived.changes_at]
-            leaves += _leaves(each.definition, derived)
+        results = derive(self._derivations, entries, attributes, now_ms, whole_from)
+        leaves = [
+            leaf
+            for each, result in zip(self._derivations, results, strict=True)
+            for leaf in _leaves(each.definition, result)
+        ]
+        moments = [each.changes_at for each in results if each.changes_at is not None]
         return Behaviour(tuple(sorted(leaves)), min(moments, default=None))
 
     def _attributes(self, person: Person) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping
+from typing import Any
 
 from merge.fragments import FragmentState
 
@@ -28,3 +29,9 @@ def _lines(states: Mapping[str, bytes]) -> list[str]:
             for each in sorted(map(str, [*state.markers.items(), *state.identifiers.items()]))
         ]
     return lines
+
+
+def difference_of(one: Mapping[str, Any], other: Mapping[str, Any]) -> str:
+    """The members that are not the same, beside each other."""
+    names = sorted(name for name in one.keys() | other.keys() if one.get(name) != other.get(name))
+    return "\n".join(f"{name}: {one.get(name)}\n    beside {other.get(name)}" for name in names)

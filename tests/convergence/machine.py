@@ -13,7 +13,7 @@ from merge.identity.resolve import Decision
 from merge.identity.rules import Rules
 from tests.convergence.adapters import dynamodb, memory, sqlite
 from tests.convergence.deliveries import Deliveries
-from tests.convergence.differences import reported_beside
+from tests.convergence.differences import difference_of, reported_beside
 from tests.convergence.edits import Edits
 from tests.convergence.events import PERSONS
 from tests.convergence.expected import (
@@ -52,7 +52,7 @@ class ConvergenceMachine(Edits, Deliveries, Outages, Operations):
             assert owners <= {person_of(pair.record) for pair in self.ledger.changes}
             tidy = self._tidy(site)
             assert site.states() == tidy.states(), reported_beside(site.states(), tidy.states())
-            assert site.timelines() == tidy.timelines()
+            assert site.timelines() == tidy.timelines(), difference_of(site.timelines(), tidy.timelines())
             for reveal in (False, True):
                 assert site.export(self.now, reveal) == tidy.export(self.now, reveal)
             self._compare_with_expected(site)

@@ -15,14 +15,16 @@ from idgraph.model.identifiers import Identifier
 from idgraph.model.index import IndexRules
 from idgraph.model.jobs import Progress
 from idgraph.model.pins import PinRecord
+from idgraph.projection.behaviour import keep_days
 from idgraph.projection.parts import Tasks
 from idgraph.projection.projection import Projection
 from ingestion.spark.workers import WorkerPlan
 from merge.identity.resolve import Decision
+from merge.timelines import timeline
 from profile_service.links import Links
 from profile_service.reader import ProfileReader
 from tests.convergence.adapters import provider
-from tests.convergence.events import IDENTIFIERS, PERSONS
+from tests.convergence.events import ACTIVITIES, IDENTIFIERS, PERSONS
 from tests.convergence.flows import A_FEW, AT_ONCE, FlowSite
 from tests.projecting import Shuffled, sweep
 from tests.replaying import replay
@@ -94,8 +96,18 @@ class Site(FlowSite):
         return {each.id: each.state for each in self.store.scan(limit=1000)}
 
     def timelines(self) -> dict[str, Any]:
-        """What is stored of timelines, by id of the fragment."""
-        return {each: dict(pages) for each, pages in self.store.timelines([*self.store.ids()]).items()}
+        """What shows of the stored timelines, by id of the fragment: expired pages may be there."""
+        return {
+            name: {
+                each.name: timeline(
+                    [(key.day, page) for key, page in pages.items() if key.activity == each.name],
+                    keep_days(each),
+                    each.most,
+                ).entries
+                for each in ACTIVITIES
+            }
+            for name, pages in self.store.timelines([*self.store.ids()]).items()
+        }
 
     def export(self, version: int, reveal: bool) -> bytes:
         """What `idgraph export --provenance` writes, by a process of its own."""
