@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 from idgraph.model import canonical, paths
 from idgraph.model.attributes import Catalogue, DataType, ReconciliationPolicy
-from idgraph.model.behaviour import ActivityDocument
+from idgraph.model.behaviour import ActivityDocument, DerivedDocument
 from idgraph.model.durations import TimeForm
 from idgraph.model.errors import DamagedStateError, KeyProviderError, QueryError, SealError
 from idgraph.model.fragments import Kind, Origin, Register
@@ -328,6 +328,30 @@ class ProfileReader:
             event_id=self.names.origin(Origin(stamp, SpecRef(spec, version))).stamp.event_id,
             fields={name: value for name, value in entry.fields.items() if name in visible},
         )
+
+    def try_derived(
+        self, definition: DerivedDocument, most: int
+    ) -> Iterator[tuple[str, dict[str, Any], dict[str, Any]]]:
+        """By the first `most` persons in the order of their ids: the name, and by path what stands at or below the path of a
+        derived attribute, now and by this definition. Whatever the reader's clearance. Raises StoreError."""
+        known = self._attributes.index_rules.behaviour
+        others = (each for each in known.derived if each.name != definition.name)
+        drafted = known._replace(derived=(*others, *([definition] if definition.status == "active" else [])))
+        tried = BehaviourReader(self._store, drafted, self._attributes.policies)
+        now, left = self.now_ms(), most
+        for named in self._persons.scan(page=min(most, 1000)):
+            persons = named.persons[:left]
+            before, after = (each.of(persons, now) for each in (self._behaviour, tried))
+            for person in persons:
+                stated = (found.get(person.id, _NO_BEHAVIOUR).values().items() for found in (before, after))
+                old, new = (
+                    {path: value for path, value in each if paths.is_within(path, definition.path)}
+                    for each in stated
+                )
+                yield self.shown_name(person.id), old, new
+            left -= len(persons)
+            if not left:
+                return
 
     def owning(self, forms: Collection[str]) -> Owners:
         """The owner of an identifier, given in its stored forms."""

@@ -11,6 +11,7 @@ from fastapi import APIRouter, Depends, Query, Request, Response
 from pydantic import BaseModel, ValidationError
 
 from idgraph.model import queries
+from idgraph.model.behaviour import DerivedDocument
 from idgraph.model.errors import ProfileServiceError, SpecError, TransformError
 from idgraph.model.specs import NAME_PATTERN
 from idgraph.model.views import SegmentDocument, ViewDocument
@@ -23,7 +24,18 @@ from metadata_service.definitions import SEGMENTS, VIEWS
 from metadata_service.documents.problems import DocumentError, JsonFile, model_problems
 from metadata_service.documents.writing import difference, spec_text
 from metadata_service.storage.versions import VersionedDocuments
-from metadata_service.ui.page import Number, OwnFields, OwnPage, Paging, SignedIn, Text, reason_of, see_other
+from metadata_service.ui.page import (
+    START_SECONDS,
+    Number,
+    OwnFields,
+    OwnPage,
+    Paging,
+    SignedIn,
+    Text,
+    reason_of,
+    said,
+    see_other,
+)
 
 router = APIRouter()
 
@@ -202,13 +214,18 @@ def _text(document: BaseModel) -> str:
     return spec_text(document, "query") if getattr(document, "q", None) is not None else spec_text(document)
 
 
-def _tried(page: OwnPage, draft: ViewDocument | SegmentDocument, person: str) -> dict[str, Any]:
-    """The result of a draft for the profiles that the person sees: `attributes` of one, or `number` and some
-    `members`."""
+def _tried(
+    page: OwnPage, draft: ViewDocument | SegmentDocument | DerivedDocument, person: str
+) -> dict[str, Any]:
+    """The result of a draft for the profiles that the person sees: `attributes` of one, `number` and some `members`, or of a
+    derived attribute the `effect`."""
     from transforms import compile_spec
 
     try:
-        with page.profiles() as client:
+        with page.profiles(START_SECONDS) as client:
+            if isinstance(draft, DerivedDocument):
+                body = {"definition": draft.model_dump(mode="json", exclude={"version"})}
+                return {"effect": client.call("POST", "derived-attributes", "preview", body=body)}
             if isinstance(draft, SegmentDocument):
                 asked = queries.to_json(draft.segment().condition)
                 found = client.call("POST", "search", body={"query": asked, "limit": EXAMPLES})
@@ -221,7 +238,7 @@ def _tried(page: OwnPage, draft: ViewDocument | SegmentDocument, person: str) ->
     except TransformError as error:
         return {"problem": error.message}
     except ProfileServiceError as error:
-        return {"problem": str(error)}
+        return {"problem": said(error)}
 
 
 def _page(

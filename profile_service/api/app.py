@@ -104,6 +104,7 @@ def create_app(
         households.router,
         previews.router,
         previews.specs,
+        previews.derived,
         links.router,
         jobs.router,
         *((jobs.starting(service.rights.jobs.kinds),) if service.rights.jobs else ()),

@@ -1,12 +1,16 @@
-"""Routes for previews of identity rules and of mapping specs, for callers with the scope `rules`."""
+"""Routes for previews of identity rules, mapping specs and derived attributes, for callers with the scope `rules`."""
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Response
 from pydantic import BaseModel, Field
 
+from idgraph.model import canonical
+from idgraph.model.behaviour import DerivedDefinition, DerivedDocument
 from idgraph.model.callers import Caller, Scope
 from idgraph.model.documents import StrictDocument
 from idgraph.model.errors import AlreadyRunningError, ConfigError
@@ -23,9 +27,13 @@ from profile_service.visibility import HIGHEST
 from profile_service.wanted import Wanted
 
 router = APIRouter(prefix="/v1/identity-rules", tags=["identity rules"])
+derived = APIRouter(prefix="/v1/derived-attributes", tags=["derived attributes"])
 specs = APIRouter(prefix="/v1/specs", tags=["mapping specs"])
 
 MOST_EVENTS = 20_000
+MOST_PERSONS = 1_000
+MOST_VALUES = 10
+MOST_EXAMPLES = 10
 
 
 class PreviewBody(StrictDocument):
@@ -111,6 +119,83 @@ def start_spec_preview(body: SpecPreviewBody, service: Service, caller: Admitted
     except ConfigError as error:
         # No source in files has its events.
         raise RefusedRequestError(str(error)) from None
+
+
+class DerivedPreviewBody(StrictDocument):
+    """A derived attribute to compare with the one in force of its name, if there is one, on so many persons."""
+
+    definition: DerivedDefinition
+    sample: int = Field(default=MOST_PERSONS, ge=1, le=MOST_PERSONS)
+
+
+class ValueCount(BaseModel):
+    """Of one value, the persons who have it."""
+
+    path: str
+    value: Any
+    before: int
+    after: int
+
+
+class DerivedExample(BaseModel):
+    """A person whose values change. The values are by path."""
+
+    id: str
+    before: dict[str, Any]
+    after: dict[str, Any]
+
+
+class DerivedPreview(BaseModel):
+    """The effect on the first persons in the order of their ids, as of now."""
+
+    persons: int = Field(description="Those that were looked at.")
+    changed: int
+    gained: int = Field(description="Persons who have a value by the new definition alone.")
+    lost: int = Field(description="Persons who have a value by the present definition alone.")
+    values: list[ValueCount] = Field(description=f"The most frequent, at most {MOST_VALUES}.")
+    examples: list[DerivedExample] = Field(description=f"At most {MOST_EXAMPLES}.")
+
+
+def _frequencies(found: Iterable[dict[str, Any]]) -> Counter[tuple[str, bytes]]:
+    return Counter((path, canonical.encode(value)) for each in found for path, value in each.items())
+
+
+@derived.post("/preview", response_model=DerivedPreview)
+def preview_derived(body: DerivedPreviewBody, service: Service, caller: Admitted) -> Response:
+    """Preview a derived attribute on stored persons. Nothing is stored."""
+    from transforms.behaviour.derivations import compile_derived
+
+    reader = service.reader(caller)
+    definition = DerivedDocument(**dict(body.definition), version=1)
+    if definition.status == "active":
+        compile_derived(definition)
+    if unknown := sorted(set(definition.activities) - reader.activities().keys()):
+        raise RefusedRequestError(f"there is no activity {unknown[0]}", "/definition")
+    persons = list(reader.try_derived(definition, body.sample))
+    changed = [each for each in persons if each[1] != each[2]]
+    before = _frequencies(old for _, old, _ in persons)
+    after = _frequencies(new for _, _, new in persons)
+    frequent = sorted({*before, *after}, key=lambda each: (-max(before[each], after[each]), each))
+    return answer(
+        {
+            "persons": len(persons),
+            "changed": len(changed),
+            "gained": sum(not old for _, old, _ in changed),
+            "lost": sum(not new for _, _, new in changed),
+            "values": [
+                {
+                    "path": each[0],
+                    "value": canonical.decode(each[1]),
+                    "before": before[each],
+                    "after": after[each],
+                }
+                for each in frequent[:MOST_VALUES]
+            ],
+            "examples": [
+                {"id": name, "before": old, "after": new} for name, old, new in changed[:MOST_EXAMPLES]
+            ],
+        }
+    )
 
 
 @router.get("/previews/{job}", response_model=PreviewDocument)

@@ -35,15 +35,23 @@ CLIENT_OF_PAGES = ProfileSource.client
 """Before a fixture lets all other tests wait longer."""
 
 
-def reader(whole: Whole, name: str, clearance: int, *scopes: Scope, reveal: bool = False) -> Person:
+def reader(
+    whole: Whole,
+    name: str,
+    clearance: int,
+    *scopes: Scope,
+    reveal: bool = False,
+    role: Role = Role.PROFILES,
+) -> Person:
     """Somebody whose token the profile service admits."""
     database = whole.site.app.state.service.database
     with suppress(UnknownSubjectError):
         # Of the same test, which failed and is played once more.
         revoke_token(database, name)
-    token = create_token(database, name, Role.PROFILES, None, clearance, reveal, scopes)
+    token = create_token(database, name, role, None, clearance, reveal, scopes)
     client = whole.site.browser()
-    assert client.post("/ui/sign-in", data={"token": token}).url.path == "/ui/profiles"
+    begins = "/ui/profiles" if role is Role.PROFILES else "/ui/"
+    assert client.post("/ui/sign-in", data={"token": token}).url.path == begins
     person = Person(client)
     eventually(lambda: client.get(PERSON).status_code not in REFUSED)
     return person

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import html
+import json
 import re
 from typing import Any
 
 import pytest
 
+from idgraph.model.callers import Scope
 from metadata_service.storage.tokens import Role
 from tests.metadata_service.ui.site import EVENT, Whole
 from tests.metadata_service.ui.test_profiles import reader
@@ -126,6 +128,26 @@ def test_a_reader_of_profiles_alone_has_the_timeline_without_fields_above_the_cl
     saved.raise_for_status()
     eventually(lambda: "c-9047" not in low.get(f"{BUYER}/timeline"))
     assert len(rows(low.get(f"{BUYER}/timeline"))) == 3
+
+
+def test_a_draft_of_a_derived_attribute_is_tried_on_stored_persons(buyer: Whole) -> None:
+    person = reader(buyer, "who previews", 100, Scope.RULES, role=Role.ADMIN)
+    place, draft = "/ui/derived-attributes/seenTimes", DERIVED[0]
+    shown = _tried(person.post(place, {"act": "try", "text": json.dumps(draft)}))
+    assert re.search(r"<b>0</b> of [1-9][0-9]* persons change", shown)
+    bought = draft | {"window": {"activity": "seen", "condition": "what == 'Purchase'"}}
+    shown = _tried(person.post(place, {"act": "try", "text": json.dumps(bought)}))
+    assert re.search(r"<b>1</b> of [1-9][0-9]* persons changes: 0 get a value, 0 lose theirs", shown)
+    example = shown.partition("user_id:9047</code>")[2].partition("</tr>")[0]
+    assert re.findall(r'number">(\d+)<', example) == ["3", "1"]
+    retired = _tried(person.post(place, {"act": "try", "text": json.dumps(draft | {"status": "retired"})}))
+    assert "lose theirs" in retired
+    low = _tried(buyer.site.signed_in(Role.ADMIN).post(place, {"act": "try", "text": json.dumps(draft)}))
+    assert "clearance 100" in low
+
+
+def _tried(page: str) -> str:
+    return page.partition('id="tried"')[2].partition("</section>")[0]
 
 
 def test_an_event_cannot_write_markup(buyer: Whole) -> None:

@@ -50,6 +50,7 @@ CALLS: dict[str, tuple[str, Any]] = {
     "POST /v1/profiles/lookup": ("", {"identifiers": [USER, "user_id:nobody"]}),
     "GET /v1/profiles/{identifier}/explain": ("", {"with": USER}),
     "GET /v1/profiles/{identifier}/history": ("", None),
+    "GET /v1/profiles/{identifier}/timeline": ("", None),
     "GET /v1/profiles/{identifier}/consents": ("", None),
     "PUT /v1/profiles/{identifier}/consents/{purpose}": ("", {"status": "given", "source": "web"}),
     "GET /v1/profiles/{identifier}/households": ("", None),
@@ -82,6 +83,10 @@ CALLS: dict[str, tuple[str, Any]] = {
     "POST /v1/identity-rules/previews": ("", {"rules": {}, "sample": 5}),
     "GET /v1/identity-rules/previews/{job}": ("rules", None),
     "POST /v1/specs/previews": ("", {"definition": SPEC_BODY}),
+    "POST /v1/derived-attributes/preview": (
+        "",
+        {"definition": {"name": "last", "path": "behaviour.last", "expression": "orders.count"}},
+    ),
     "GET /v1/specs/previews/{job}": ("spec", None),
     "POST /v1/links/preview": ("", {"pins": PINS}),
     "POST /v1/links": ("", {"pins": PINS} | WHY),

@@ -58,6 +58,7 @@ RIGHTS: dict[str, set[str]] = {
     "POST /v1/identity-rules/previews": RULES,
     "GET /v1/identity-rules/previews/{job}": RULES,
     "POST /v1/specs/previews": RULES,
+    "POST /v1/derived-attributes/preview": RULES,
     "GET /v1/specs/previews/{job}": RULES,
     "POST /v1/links/preview": LINKS,
     "POST /v1/links": LINKS,
