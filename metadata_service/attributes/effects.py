@@ -122,7 +122,7 @@ def changes_of(before: AttributeMetadata | None, after: AttributeMetadata) -> li
     old = {} if before is None else before.model_dump(mode="json", include=fields)
     new = after.model_dump(mode="json", include=fields)
     return [
-        FieldChange(name=name, before=old.get(name), after=value)
-        for name, value in new.items()
-        if old.get(name) != value
+        FieldChange(name=name, before=old.get(name), after=new.get(name))
+        for name in AttributeDefinition.model_fields
+        if old.get(name) != new.get(name)
     ]

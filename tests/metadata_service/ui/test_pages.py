@@ -329,6 +329,13 @@ def test_an_attribute_is_edited_and_a_conflict_keeps_both(site: Site) -> None:
     assert "Mine." in late
     assert "When we saw them." in late
     fresh = fields | {"etag": editor_field(person.get(path), "etag")}
+    wrong = person.post(path, fresh | {"time": "date"}, 422)
+    assert "date need string" in wrong
+    for time in ("milliseconds", ""):
+        fresh["time"] = time
+        saved = person.post(path, fresh)
+        assert f'<option value="{time}" selected>' in saved
+        fresh["etag"] = editor_field(saved, "etag")
     wrong = person.post(path, fresh | {"policy": "source_priority"}, 422)
     assert "aria-invalid" in wrong
     assert "most trusted" in wrong
