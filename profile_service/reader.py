@@ -718,7 +718,9 @@ def provenance_of(leaf: ProfileLeaf) -> dict[str, Any]:
     stamp, _ = newest = found.newest.origin
     origin = {"source": stamp.source, "priority": stamp.priority} | origin_document(newest)
     if newest.spec.name.startswith(DERIVED):
-        return origin | {"entries": len(found.parts), "complete": found.is_complete}
+        # A value that rests on no entry has an origin without an event.
+        number = len(found.parts) if stamp.event_id else 0
+        return origin | {"entries": number, "complete": found.is_complete}
     if found.policy is ReconciliationPolicy.LATEST:
         return origin
     return origin | {"policy": found.policy, "values": len(found.parts), "complete": found.is_complete}

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, NamedTuple, cast
+from inspect import getdoc
+from typing import Annotated, Any, Literal, NamedTuple, cast, get_args, get_origin
 
 from fastapi import APIRouter, Depends, Query, Request, Response
 from pydantic import BaseModel, ValidationError
@@ -273,10 +274,37 @@ def _page(
         known=known,
         text=text,
         readers=readers,
+        fields=_fields(shelf.documents.stated),
         difference=difference(in_force, text) if in_force is not None else [],
         versions=versions,
         **{"etag": "" if known is None else etag_of(known.model_dump_json())} | context,
     )
+
+
+class FieldHelp(NamedTuple):
+    """A field of a definition: its name with those of the fields around it, the words that it may be, its default, and help."""
+
+    name: str
+    words: str
+    default: Any
+    help: str
+
+
+def _fields(model: type[BaseModel], around: str = "") -> tuple[FieldHelp, ...]:
+    """The fields of a definition and of its parts."""
+    found: list[FieldHelp] = []
+    for name, field in model.model_fields.items():
+        inner = (field.annotation, *get_args(field.annotation))
+        words = ", ".join(
+            str(each) for kind in inner if get_origin(kind) is Literal for each in get_args(kind)
+        )
+        parts = [each for each in inner if isinstance(each, type) and issubclass(each, BaseModel)]
+        text = field.description or next((getdoc(each) or "" for each in parts), "")
+        default = None if field.is_required() else field.default
+        found.append(FieldHelp(around + name, words, default, text))
+        for each in parts:
+            found += _fields(each, f"{around}{name}.")
+    return tuple(found)
 
 
 def _beginning(shelf: Shelf, of: str, name: str, activity: str) -> str:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import httpx
 import pytest
 
+from idgraph.model.callers import Scope
 from idgraph.model.jobs import JobKind, JobState, Requester
 from idgraph.model.schema_changes import SchemaChange
 from idgraph.model.spec_use import SpecUse
@@ -18,7 +19,7 @@ from tests.lanes import long
 from tests.metadata_service.made_tokens import create_token
 from tests.metadata_service.ui.chromium import axe_violations, chromium, signed_in
 from tests.metadata_service.ui.site import EVENT, Whole
-from tests.metadata_service.ui.test_timeline import BUYER, acted
+from tests.metadata_service.ui.test_timeline import BUYER, DERIVED, acted
 from tests.retail import raw
 from tests.servers.requirement import required
 
@@ -314,6 +315,22 @@ def test_no_page_has_a_serious_barrier(browser: Browser, whole: Whole, theme: st
         ):
             page.goto(path)
             assert axe_violations(page) == [], path
+
+
+def test_a_derived_attribute_is_tried_before_it_is_published(browser: Browser, whole: Whole) -> None:
+    acted(whole)
+    database = whole.site.app.state.service.database
+    token = create_token(database, "who derives", Role.ADMIN, None, 100, False, (Scope.RULES,))
+    with signed_in(browser, whole.site, token) as page:
+        page.goto("/ui/derived-attributes/seenTimes")
+        draft = DERIVED[0] | {"window": {"activity": "seen", "condition": "what == 'View'"}}
+        page.get_by_label("Derived attribute as JSON").fill(json.dumps(draft))
+        page.get_by_role("button", name="Preview the effect").press("Enter")
+        page.get_by_text("lose theirs").wait_for()
+        page.get_by_text("Fields", exact=True).click()
+        assert axe_violations(page) == []
+        page.set_viewport_size({"width": 320, "height": 700})
+        assert page.evaluate("document.documentElement.scrollWidth") <= 320
 
 
 def test_axe_looks_at_what_comes_late(page: Page) -> None:

@@ -135,6 +135,13 @@ def test_a_derived_attribute_begins_in_order(site: Site, made_of: str) -> None:
     )
 
 
+def test_a_page_explains_the_fields_of_a_definition(site: Site) -> None:
+    page = html.unescape(site.signed_in().get("/ui/derived-attributes-new?name=helped"))
+    for text in ("window.over.calendar", "month, quarter", "top_k", "As `A B* C{2,3}? $`.", "sessions.gap"):
+        assert text in page
+    assert '"400d"' in html.unescape(site.signed_in().get("/ui/activities-new?name=helped"))
+
+
 def test_an_activity_names_the_attributes_that_read_it(site: Site) -> None:
     for plural, document in (("activities", ORDER), ("derived-attributes", ORDERS)):
         site.api().put(f"/v1/{plural}/{document['name']}", json=document).raise_for_status()
