@@ -6,7 +6,8 @@ through the same steps in one call (native/events/chunk_mapper.h); `map` is its 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from idgraph import native
@@ -15,8 +16,8 @@ from idgraph.model.errors import EventError, SchemaRegistryError, SpecError, Tra
 from idgraph.model.events import DecryptedRecord, Event, RawRecord
 from idgraph.model.fragments import Origin
 from idgraph.model.sources import SourceConfig
-from idgraph.model.stamps import ORDINAL_MIN, SpecRef, Stamp
-from idgraph.model.timelines import NO_CHANGE, ActivityEntries, TimelineChange
+from idgraph.model.stamps import ORDINAL_MIN, SpecRef
+from idgraph.model.timelines import ActivityEntries, TimelineChange
 from ingestion.sources.files.lines import DamagedRecord
 from ingestion.sources.kafka.envelope import envelope_reader
 from ingestion.sources.payload_formats import NOT_OF_THE_EVENT, PayloadFormats
@@ -25,12 +26,13 @@ from ingestion.stages.map_output import MapOutput, MappedChunk, MappedEvent, Rec
 from ingestion.stages.outcomes import ReportedChange
 from ingestion.stages.protect import Protector
 from merge.identity.evidence import options_of
-from transforms.behaviour.activities import Activities, open_values
-from transforms.schema.attribute_nodes import Leaves
+from transforms.behaviour.activities import Activities, Activity, open_values
+from transforms.schema.attribute_nodes import Leaves, ValueToSeal
 from transforms.spec.mapping import MAX_CACHED_ROUTES, CompiledSnapshot, MappedPayload, MappingSpec
 
-_Route = tuple[Callable[[Event], Any], SpecRef, tuple[str, ...]]
-"""A spec's function, its reference, and the signs of ids that may have to be hashed."""
+_Route = tuple[Callable[[Event], Any], SpecRef, tuple[str, ...], Callable[..., TimelineChange] | None]
+"""A spec's function, its reference, the signs of ids that may have to be hashed, and what gives the entries that an event
+leaves, if any activity names it."""
 
 
 COUNTERS = range(100_000_000)
@@ -125,13 +127,13 @@ class EventMapper:
         is_harmless = self._snapshot.attributes.sensitive(source) is None
         is_plain = (
             spec is not None
-            and not self._activities.of(source, event_type)
             and spec.scope is None
             and spec.document.evidence is None
             and spec.document.retracts is None
         )
         if spec is not None and is_plain and signs is not None and is_harmless:
-            found = spec.map, spec.ref, signs
+            activities = self._activities.of(source, event_type)
+            found = spec.map, spec.ref, signs, partial(self._timeline, activities) if activities else None
         if len(self._routes) < MAX_CACHED_ROUTES:
             self._routes[source, event_type] = found
         return found
@@ -164,7 +166,9 @@ class EventMapper:
             stage = "encrypt"
             names = self._protector.names(mapped, spec, leaves)
             stage = "timeline"
-            timeline = self._timeline(event, mapped, names.stamp, spec.ref, leaves, record)
+            activities = self._activities.of(event.source, event.type)
+            own = Origin(names.stamp, spec_ref)
+            timeline = self._timeline(activities, mapped.output, own, leaves.to_seal, record)
         except EventError as error:
             reason, detail = DeadLetterReason(error.reason), error.message
         except TransformError as error:
@@ -181,7 +185,7 @@ class EventMapper:
             return MappedEvent(
                 record,
                 names.fragment_id,
-                Origin(names.stamp, spec_ref),
+                own,
                 names.identifiers,
                 leaves,
                 spec.scope,
@@ -196,23 +200,19 @@ class EventMapper:
 
     def _timeline(
         self,
-        event: Event,
-        mapped: MappedPayload,
-        stamp: Stamp,
-        spec: SpecRef,
-        leaves: Leaves,
+        activities: Sequence[Activity],
+        mapped: dict[str, Any],
+        origin: Origin,
+        to_seal: Sequence[ValueToSeal],
         record: RawRecord,
     ) -> TimelineChange:
         """The entries that an event leaves. Raises EventError, TransformError."""
-        activities = self._activities.of(event.source, event.type)
-        if not activities:
-            return NO_CHANGE
-        shown = open_values(mapped.output, (each.path for each in leaves.to_seal))
+        shown = open_values(mapped, [each.path for each in to_seal])
         found: dict[str, ActivityEntries] = {}
         for each in activities:
-            entry = each.entry(mapped.output, shown, stamp, spec, self.is_timed(record))
+            entry = each.entry(mapped, shown, *origin, self.is_timed(record))
             if entry is not None:
-                found[each.definition.name] = each.entries([entry])
+                found[each.definition.name] = each.entries((entry,))
         return found
 
     def read(self, record: RawRecord) -> Event:

@@ -6,8 +6,9 @@
 
 enum { RECORD_TYPE, DECRYPTED_TYPE, ORIGIN_TYPE, LEAVES_TYPE, MAPPED_EVENT_TYPE, AWAY_TYPE, TYPES };
 enum { OF_TYPES, READERS, ROUTES, FIND_ROUTE, PROTECT, LEAVES, TAKE_BACK, TIMED, EARLIEST, CHUNK_MAPPER_PARTS };
-/* Of a route: the spec's function, its reference, and signs: an event id with none of them is not hashed. */
-enum { MAP, SPEC_REF, SIGNS, ROUTE_PARTS };
+/* Of a route: the spec's function, its reference, signs: an event id with none of them is not hashed, and what gives the
+ * entries that an event leaves in timelines, or None. */
+enum { MAP, SPEC_REF, SIGNS, TIMELINE, ROUTE_PARTS };
 /* What idgraph.native's `state` is given beside an event's own, and how many leaves an event may have. */
 enum { STATE, ROOT, SKIPPED, POLICIES, WALK_REST, ENCODE, MOST_LEAVES, LEAVES_PARTS };
 enum { PLAIN_LEAVES, TO_SEAL, UNEXPECTED, FOUND_PARTS };
@@ -141,7 +142,7 @@ static int append_to(PyObject *lists, PyObject *fragment_id, PyObject *event)
 
 /* What one event is, step by step; all held. */
 struct steps {
-    PyObject *event, *route, *mapped, *identifiers, *origin, *fragment_id, *state;
+    PyObject *event, *route, *mapped, *identifiers, *origin, *fragment_id, *state, *timeline;
 };
 
 static void drop_steps(struct steps *steps)
@@ -153,6 +154,7 @@ static void drop_steps(struct steps *steps)
     Py_XDECREF(steps->origin);
     Py_XDECREF(steps->fragment_id);
     Py_XDECREF(steps->state);
+    Py_XDECREF(steps->timeline);
 }
 
 /* Up to the leaves: 1, 0 where the reference has to or with an exception, 2 for an event that maps to nothing. */
@@ -203,6 +205,25 @@ static int take_leaves(const struct gathering *gathering, struct steps *steps)
     return steps->state != NULL && !PyList_GET_SIZE(PyTuple_GET_ITEM(found, UNEXPECTED)) && size <= PyLong_AsSsize_t(PyTuple_GET_ITEM(leaves, MOST_LEAVES));
 }
 
+/* The entries that the event leaves: 1, 0 with an exception. */
+static int take_timeline(const struct gathering *gathering, PyObject *record, struct steps *steps)
+{
+    PyObject *hook = PyTuple_GET_ITEM(steps->route, TIMELINE);
+    if (hook == Py_None) {
+        return 1;
+    }
+    PyObject *arguments[] = {PyTuple_GET_ITEM(steps->mapped, 2), steps->origin,
+                             PyTuple_GET_ITEM(gathering->found, TO_SEAL), record};
+    steps->timeline = PyObject_Vectorcall(hook, arguments, 4, NULL);
+    if (steps->timeline != NULL && !PyDict_CheckExact(steps->timeline)) {
+        Py_CLEAR(steps->timeline);
+    }
+    else if (steps->timeline == NULL) {
+        return 0;
+    }
+    return 1;
+}
+
 /* Of an event with nothing to seal its state is all of it, and when it was if its source is timed. */
 static int keep_plain(const struct gathering *gathering, PyObject *record, const struct steps *steps)
 {
@@ -222,7 +243,8 @@ static int keep_other(const struct gathering *gathering, PyObject *record, const
     /* A spec that says something of its evidence, or takes events back, is not mapped here. */
     PyObject *evidence = PyUnicode_FromStringAndSize("", 0);
     PyObject *fields[] = {record, steps->fragment_id, steps->origin, steps->identifiers,
-                          gathering->found, Py_None, steps->state, evidence, Py_None, Py_None};
+                          gathering->found, Py_None, steps->state, evidence, Py_None,
+                          steps->timeline == NULL ? Py_None : steps->timeline};
     PyObject *made =
         evidence == NULL ? NULL : new_tuple((PyTypeObject *)type_of(gathering, MAPPED_EVENT_TYPE), fields, 10);
     Py_XDECREF(evidence);
@@ -238,7 +260,8 @@ static int keep_other(const struct gathering *gathering, PyObject *record, const
 static int keep(struct gathering *gathering, PyObject *record, const struct steps *steps)
 {
     PyObject *found = gathering->found;
-    bool is_plain = steps->state != Py_None && !PyList_GET_SIZE(PyTuple_GET_ITEM(found, TO_SEAL));
+    bool is_plain = steps->state != Py_None && !PyList_GET_SIZE(PyTuple_GET_ITEM(found, TO_SEAL)) &&
+                    (steps->timeline == NULL || !PyDict_GET_SIZE(steps->timeline));
     int failed = is_plain ? keep_plain(gathering, record, steps) : keep_other(gathering, record, steps);
     if (!failed && !is_plain) {
         Py_SETREF(gathering->found, new_found(gathering));
@@ -275,7 +298,7 @@ static int gather(struct gathering *gathering, PyObject *record)
     int taken = take_steps(gathering, record, &steps), failed = 0;
     bool has_leaves = taken == 1;
     if (has_leaves) {
-        taken = take_leaves(gathering, &steps);
+        taken = take_leaves(gathering, &steps) && take_timeline(gathering, record, &steps);
     }
     /* Whatever it is, the reference will meet it too, and say what becomes of the event; but for what was waited for long
      * enough, and stops the chunk. */

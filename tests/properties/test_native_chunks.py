@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from idgraph import native
 from idgraph.model import canonical
 from idgraph.model.attributes import ReconciliationPolicy
+from idgraph.model.behaviour import ActivityDocument
 from idgraph.model.dead_letters import DeadLetterReason
 from idgraph.model.events import DecryptedRecord, RawRecord, UndecryptedRecord
 from idgraph.model.fragments import FragmentChange
@@ -186,15 +187,29 @@ def _other(name: str, event: MappedEvent) -> tuple[Any, ...]:
         body = codec.body(state.encode())
     assert event.fragment_id == name == str(event.identifiers[0])
     when = event.origin.stamp.ordinal if event.record.source != UNTIMED else None
-    if not event.leaves.to_seal and event.scope is None:
+    if not event.leaves.to_seal and event.scope is None and not event.timeline:
         # What a plain one is without bytes of its own.
         return when, body
-    return when, body, type(event.record), event.record, event.leaves.to_seal, event.scope
+    timeline = event.timeline or None
+    return when, body, type(event.record), event.record, event.leaves.to_seal, event.scope, timeline
+
+
+ACTIVITIES = (
+    ActivityDocument(
+        name="some", source="odd", condition="a != null", fields={"a": "a", "secret": "secret"}, version=1
+    ),
+    ActivityDocument(name="counted", source=UNTIMED, event_type="sealed", version=2),
+    ActivityDocument(
+        name="views", time="activity.lastSeenAt", fields={"event": "activity.lastEvent"}, version=1
+    ),
+)
 
 
 @settings(max_examples=examples(60), deadline=None)
-@given(st.lists(chunks, min_size=1, max_size=3), st.sampled_from(DetectionMode), st.booleans())
-def test_chunks(some: list[list[RawRecord | DamagedRecord]], mode: DetectionMode, has_policy: bool) -> None:
+@given(st.lists(chunks, min_size=1, max_size=3), st.sampled_from(DetectionMode), st.booleans(), st.booleans())
+def test_chunks(
+    some: list[list[RawRecord | DamagedRecord]], mode: DetectionMode, has_policy: bool, has_activities: bool
+) -> None:
     policy = ReconciliationPolicy.FIRST if has_policy else ReconciliationPolicy.LATEST
     declared = [
         attribute("identity.email", encryption="searchable"),
@@ -203,6 +218,8 @@ def test_chunks(some: list[list[RawRecord | DamagedRecord]], mode: DetectionMode
         attribute("n", "integer", status="discovered"),
     ]
     found = snapshot(specs=SPECS, declared=declared, defaults=DiscoveryDefaults(detection=mode))
+    if has_activities:
+        found = found.model_copy(update={"activities": ACTIVITIES})
     one, other = both(lambda: mapped(found, some))
     assert one == other
 
@@ -212,7 +229,7 @@ def test_the_common_event_is_mapped_natively(is_encrypted: bool) -> None:
     """So that what is compared is not the reference implementation with itself."""
     tools = pipeline()
     dead_letters = BatchDeadLetters(DeadLetterWriter(tools.sealer), 1, BatchAttempt("main/0", "attempt"))
-    compiled = CompiledSnapshot(snapshot())
+    compiled = CompiledSnapshot(snapshot().model_copy(update={"activities": ACTIVITIES[:1]}))
     protector = Protector(compiled, tools.data_keys, tools.blind_index, dead_letters)
     mapper = EventMapper(compiled, tools.sources, protector, dead_letters, PayloadFormats())
 
