@@ -121,7 +121,7 @@ def furnished(whole: Whole) -> str:
     whole.client.send_uses(uses)
     stated = api.get("/v1/attributes/identity.email").json()
     owned = {"owner": "Customer care", "tags": ["contact", "newsletter"]}
-    body = {each: stated[each] for each in AttributeDefinition.model_fields} | owned
+    body = {each: stated[each] for each in AttributeDefinition.model_fields if each in stated} | owned
     api.put("/v1/attributes/identity.email", json=body).raise_for_status()
     api.put("/v1/identity-rules?reason=An+address+is+one+customer%27s", json=RULES).raise_for_status()
     for plural, document in (
