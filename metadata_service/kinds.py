@@ -11,10 +11,11 @@ from metadata_service.definitions import SEGMENTS, VIEWS
 from metadata_service.identity_rules import RULES
 from metadata_service.specs.catalogue import SPECS
 from metadata_service.storage.versions import VersionedDocuments
+from metadata_service.triggers import TRIGGERS
 
 KINDS: dict[str, VersionedDocuments[Any, Any]] = {
     each.kind: each
-    for each in (LEVELS, DEFAULTS, ATTRIBUTES, SPECS, RULES, ACTIVITIES, DERIVED, VIEWS, SEGMENTS)
+    for each in (LEVELS, DEFAULTS, ATTRIBUTES, SPECS, RULES, ACTIVITIES, DERIVED, VIEWS, SEGMENTS, TRIGGERS)
 }
 """All kinds, in the order of their publication: a spec after the attributes that protect its values. Sandboxes
 and decisions of a second person follow from this table."""

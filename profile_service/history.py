@@ -73,8 +73,12 @@ class History:
             found[move.fragment].append(move)
         return {each: _periods(each, found[each]) for each in sorted(map(self._name, fragment_ids))}
 
-    def _moves(self, entries: Sequence[LedgerEntry | Crossing]) -> Iterator[ProfileMove]:
-        names = {name for each in entries for name in _named(each)}
+    def shown(self, profiles: Sequence[tuple[bytes, int]]) -> list[str]:
+        """The ids of profiles by their keyed hashes, each as of a moment in epoch milliseconds, as in a `ProfileMove`."""
+        shown = self._shown({name for name, _ in profiles})
+        return [shown(*each) for each in profiles]
+
+    def _shown(self, names: Collection[bytes]) -> Callable[[bytes, int], str]:
         ids = self._store.fragments_named(names)
         tombstones = self._store.tombstones(ids.values())
         # A person who came back after an erasure is another one than before.
@@ -85,6 +89,10 @@ class History:
                 return self._name(ids[name])
             return f"~{name.hex()}"
 
+        return shown
+
+    def _moves(self, entries: Sequence[LedgerEntry | Crossing]) -> Iterator[ProfileMove]:
+        shown = self._shown({name for each in entries for name in _named(each)})
         for each in entries:
             fragment, previous, profile = (shown(name, each.at_ms) for name in _named(each))
             if isinstance(each, Crossing):

@@ -449,6 +449,39 @@ class ProfileReader:
         """The form of an attribute that is a time; None for another, and for a hidden one."""
         return self._attributes.times.get(path) if self._visibility.sees(path) else None
 
+    def is_in(self, person: Person, segment: Segment, at_ms: int) -> bool:
+        """Whether a person is in a segment as of a moment (epoch milliseconds): by her present attributes, and what is
+        derived then."""
+        derived = self._behaviour.of([person], at_ms).get(person.id, _NO_BEHAVIOUR).values()
+        rules = self._attributes.index_rules
+        known = document_of_all(person.id, person.version, [person.state()], rules, derived)
+        asked = absolute(segment.condition, at_ms, self._attributes.times)
+        return self._index.matches(known, asked)
+
+    def events_of(self, person: Person, segment: Segment) -> tuple[int, int]:
+        """The least ordinal of a person's events, and the greatest of those behind the attributes that a segment asks for,
+        and that those are made of; 0 without any. Timelines do not count."""
+        asked = {each.path or "" for each in leaves(segment.condition)}
+        for each in self._attributes.index_rules.behaviour.derived:
+            if any(_overlap(path, each.path) for path in asked):
+                asked |= set(expression_sources(each.expression)) if each.expression is not None else set()
+                asked |= {one.path for one in each.model.inputs} if each.model is not None else set()
+        state = person.state()
+        origins = chain(
+            ((path, each.origin) for path, each in state.registers.items()),
+            (
+                (path, one)
+                for path, cells in state.cells.items()
+                for each in cells.values()
+                for one in each.origins()
+            ),
+        )
+        oldest = min((each.stamp.ordinal for each in state.origins()), default=0)
+        return oldest, max(
+            (one.stamp.ordinal for path, one in origins if any(_overlap(path, each) for each in asked)),
+            default=0,
+        )
+
     def _found(self, page: SearchPage, reveal: bool) -> SearchResult:
         persons = self._persons.around(page.ids)
         self._report(persons.unreadable)
@@ -675,6 +708,10 @@ class ProfileReader:
 
 
 _NO_BEHAVIOUR = Behaviour()
+
+
+def _overlap(one: str, other: str) -> bool:
+    return not (one and other) or paths.is_within(one, other) or paths.is_within(other, one)
 
 
 def _anywhere(clause: FullText, places: Sequence[str]) -> Condition:

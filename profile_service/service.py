@@ -33,6 +33,7 @@ from transforms.privacy.blind_index import BlindIndex
 from transforms.privacy.sealing import DataKeys
 
 if TYPE_CHECKING:
+    from idgraph.model.shared_documents import SharedDocuments
     from idgraph.web.cursors import SealedCursors
     from idgraph.web.openid import Identity, OpenId
     from profile_service.api.rights import Rights
@@ -168,12 +169,19 @@ class ProfileService:
         """The uses of a segment, by segment."""
         self.feeds: list[Feed] = []
         """Its webhooks and topics."""
+        self.documents: SharedDocuments | None = None
+        """What all processes of the installation share; None for a command that asks for none of it."""
         self.openid: OpenId | None = None
         """The issuer whose tokens are accepted besides our own."""
         self.streams: Counter[str] = Counter()
         """Streams of changes that are open, by who is charged."""
         self.is_stopping = False
         """Streams end."""
+
+    @property
+    def adapters(self) -> ReadingAdapters:
+        """Where profiles are read from."""
+        return self._adapters
 
     @cached_property
     def cursors(self) -> SealedCursors:

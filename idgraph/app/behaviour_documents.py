@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from idgraph.app.identity_documents import validated
 from idgraph.model.behaviour import ActivityDefinition, ActivityDocument, DerivedDefinition, DerivedDocument
 from idgraph.model.documents import FrozenDocument
+from idgraph.model.triggers import TriggerDefinition, TriggerDocument
 from idgraph.model.views import SegmentDefinition, SegmentDocument
 from metadata_service.documents.problems import JsonFile
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from sinks.http.metadata import MetadataClient
 
 
-Definition = ActivityDefinition | DerivedDefinition | SegmentDefinition
+Definition = ActivityDefinition | DerivedDefinition | SegmentDefinition | TriggerDefinition
 
 
 class BehaviourFile(FrozenDocument):
@@ -25,22 +26,25 @@ class BehaviourFile(FrozenDocument):
     activities: tuple[ActivityDefinition, ...] = ()
     derived_attributes: tuple[DerivedDefinition, ...] = ()
     segments: tuple[SegmentDefinition, ...] = ()
+    triggers: tuple[TriggerDefinition, ...] = ()
 
     def placed(self) -> Iterator[tuple[str, Definition]]:
         """All definitions with their JSON pointers, each after those that it reads."""
-        for name in ("activities", "derived_attributes", "segments"):
+        for name in ("activities", "derived_attributes", "segments", "triggers"):
             for place, each in enumerate(getattr(self, name)):
                 yield f"/{name}/{place}", each
 
 
 def put_behaviour(
     client: MetadataClient, definition: Definition, reason: str
-) -> tuple[str, ActivityDocument | DerivedDocument | SegmentDocument]:
+) -> tuple[str, ActivityDocument | DerivedDocument | SegmentDocument | TriggerDocument]:
     """Put a definition in force; its kind, and as it is stored. Raises RefusedError."""
     if isinstance(definition, ActivityDefinition):
         return "activity", client.put_activity(definition, reason)
     if isinstance(definition, SegmentDefinition):
         return "segment", client.put_segment(definition, reason)
+    if isinstance(definition, TriggerDefinition):
+        return "trigger", client.put_trigger(definition, reason)
     return "derived_attribute", client.put_derived(definition, reason)
 
 

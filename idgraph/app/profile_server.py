@@ -31,6 +31,7 @@ from profile_service.api.following import Following
 from profile_service.api.households import Households
 from profile_service.api.person_tokens import PersonTokens
 from profile_service.api.rights import ConsentInput, Rights
+from profile_service.api.triggers import Triggers
 from profile_service.api.webhooks import Webhook, Webhooks
 from profile_service.service import ProfileService
 from sinks.http.webhook import WebhookSender
@@ -133,9 +134,12 @@ def application(settings: Settings, secret: bytes | None = None) -> Iterator[Fas
                 provider_of(settings).purpose_key("cursors"),
                 partial(project_now, adapters, following),
             )
+            service.documents = documents
             service.openid = metadata_access.single_sign_on(settings)
             hooks = [_webhook(stack, each) for each in settings.profiles.webhooks]
-            stack.enter_context(Webhooks(service, hooks, documents))
+            feeds = [each for each in hooks if each.segment is not None]
+            stack.enter_context(Webhooks(service, feeds, documents))
+            stack.enter_context(Triggers(service, hooks, documents))
             topics = [_topic(stack, settings, each) for each in settings.profiles.topics]
             stack.enter_context(Webhooks(service, topics, documents))
             per_second = settings.profiles.requests_per_second

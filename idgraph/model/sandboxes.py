@@ -22,6 +22,7 @@ ItemKind = Literal[
     "segment",
     "activity",
     "derived_attribute",
+    "trigger",
 ]
 
 

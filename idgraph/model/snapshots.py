@@ -17,6 +17,7 @@ from idgraph.model.classification import Classification, ClassificationLevels, E
 from idgraph.model.documents import FrozenDocument
 from idgraph.model.identity_rules import DEFAULT_RULES, IdentityRules
 from idgraph.model.specs import SpecDefinition, SpecDocument
+from idgraph.model.triggers import TriggerDocument
 from idgraph.model.views import SegmentDocument, ViewDocument
 
 
@@ -91,6 +92,7 @@ class MetadataSnapshot(FrozenDocument):
     derived_attributes: tuple[DerivedDocument, ...] = Field(
         default=(), exclude_if=lambda derived: not derived
     )
+    triggers: tuple[TriggerDocument, ...] = Field(default=(), exclude_if=lambda triggers: not triggers)
     behaviour_version: int = Field(
         default=0,
         ge=0,

@@ -23,6 +23,7 @@ from metadata_service.specs.input_places import flow_of
 from metadata_service.storage.database import Database, Revision, has_revision, revision_from, revision_in
 from metadata_service.storage.history import is_gapless
 from metadata_service.storage.tables import AttributeRow, AttributeVersionRow, ChangeRow, DocumentVersionRow
+from metadata_service.triggers import TRIGGERS
 from transforms.privacy.protected_names import id_copies
 from transforms.schema.detection import shaped_key
 
@@ -192,13 +193,13 @@ def _behaviour_version(session: Session) -> bytes:
 
 
 def _definitions(session: Session) -> bytes:
-    """The members of views, segments, activities and derived attributes, where there are any."""
+    """The members of views, segments, activities, derived attributes and triggers, where there are any."""
     return b"".join(
         b',"%b":[%b]'
         % (
             kind.path.replace("-", "_").encode(),
             b",".join(each.model_dump_json().encode() for each in active),
         )
-        for kind in (VIEWS, SEGMENTS, ACTIVITIES, DERIVED)
+        for kind in (VIEWS, SEGMENTS, ACTIVITIES, DERIVED, TRIGGERS)
         if (active := list(kind.active(session)))
     )

@@ -112,6 +112,7 @@ def create_app(
         search.router,
         segments.router,
         segments.views,
+        segments.triggers,
         waiting.router,
     )
     gauges = {

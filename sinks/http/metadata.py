@@ -48,6 +48,7 @@ from idgraph.model.schema_changes import RefusedSchemaChange, SchemaChange
 from idgraph.model.snapshots import DiscoveryDefaults, MetadataSnapshot
 from idgraph.model.spec_use import SpecUse
 from idgraph.model.specs import SpecDefinition, SpecDocument
+from idgraph.model.triggers import TriggerDefinition, TriggerDocument
 from idgraph.model.views import SegmentDefinition, SegmentDocument
 from idgraph.signatures import HISTORY_HEADER, NONCE_HEADER, PinnedKey
 from sinks.http.connection import Answer, MetadataConnection, quoted
@@ -269,6 +270,15 @@ class MetadataClient:
     def derived_attributes(self) -> list[DerivedDocument]:
         """All derived attributes, by name."""
         return list(self._http.pages(DerivedDocument, "/v1/derived-attributes", {}))
+
+    def triggers(self) -> list[TriggerDocument]:
+        """All triggers, by name."""
+        return list(self._http.pages(TriggerDocument, "/v1/triggers", {}))
+
+    def put_trigger(self, definition: TriggerDefinition, reason: str = "") -> TriggerDocument:
+        """Put a trigger in force; the same again makes no new version. Raises RefusedError."""
+        path = f"/v1/triggers/{quoted(definition.name)}"
+        return self._put(TriggerDocument, path, _stated(definition, TriggerDefinition), reason)
 
     def put_activity(self, definition: ActivityDefinition, reason: str = "") -> ActivityDocument:
         """Put an activity in force; the same again makes no new version. Raises RefusedError."""

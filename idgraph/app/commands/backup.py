@@ -169,7 +169,7 @@ def _copy_installation(settings: Settings, folder: Path, with_keyring: bool) -> 
     directory = settings.directory
     if settings.store.kind == "sqlite":
         stores.require_profiles(directory)
-    for name in ("webhooks", "topics", "receipts"):
+    for name in ("webhooks", "topics", "triggers", "receipts"):
         _copy_tree(directory / name, folder / name)
     _copy_database(directory / "jobs.db", folder)
     for flow in sorted(directory.glob("flows/*/")):

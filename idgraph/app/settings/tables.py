@@ -75,10 +75,14 @@ class MetricsSettings(SettingsTable):
 
 
 class WebhookSettings(SettingsTable):
-    """A receiver of the profiles that enter, leave and change in a segment."""
+    """A receiver of the profiles that enter, leave and change in a segment, or of the messages of triggers."""
 
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_\-]{0,63}$", description="Begins each delivery's id.")
-    segment: str = Field(min_length=1, description="The segment.")
+    segment: str | None = Field(
+        default=None,
+        min_length=1,
+        description="The segment. Default: it gets the messages of triggers alone.",
+    )
     url: str = Field(min_length=1, description="`https://...`, or `http://` to this machine.")
     secret_file: Path = Field(description="File with the signing secret: `whsec_` and base64.")
     clearance: int = Field(default=0, ge=0, le=100, description="As whom it sees the segment and ids.")

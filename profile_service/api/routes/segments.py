@@ -1,4 +1,5 @@
-"""Routes for views: which there are; and for segments: who is in one, and which ones somebody is in."""
+"""Routes for views: which there are; for segments: who is in one, and which ones somebody is in; and for triggers: what came of
+who entered and left."""
 
 from __future__ import annotations
 
@@ -10,6 +11,7 @@ from idgraph.model.identifiers import given_identifier
 from idgraph.model.index import Segment
 from idgraph.model.queries import leaves
 from idgraph.model.specs import NAME_PATTERN
+from idgraph.model.triggers import TriggerDocument
 from idgraph.model.views import SegmentDocument, ViewDocument
 from idgraph.web.cursors import ListPage
 from idgraph.web.refusals import UnknownSubjectError
@@ -24,8 +26,10 @@ from profile_service.api.documents import (
     answer,
 )
 from profile_service.request_bodies import IdentifiersBody
+from profile_service.triggers import TriggerLine, ledger_of, triggers_of
 
 router = APIRouter(prefix="/v1/segments", tags=["segments"])
+triggers = APIRouter(prefix="/v1/triggers", tags=["triggers"])
 views = APIRouter(prefix="/v1/views", tags=["views"])
 
 
@@ -112,3 +116,22 @@ def member_of(body: IdentifiersBody, service: Service, caller: ActingCaller) -> 
     ]
     service.require_found(any(each["segments"] is not None for each in items))
     return answer({"items": items})
+
+
+@triggers.get("", response_model=Items[TriggerDocument])
+def list_triggers(service: Service, caller: ActingCaller) -> Response:
+    """The triggers in force, by name. One whose segment asks for a hidden attribute does not exist for the caller."""
+    found = triggers_of(service, caller)
+    return answer({"items": [each.model_dump(mode="json") for each in found]})
+
+
+@triggers.get("/{name}/ledger", response_model=Items[TriggerLine])
+def ledger(
+    name: Annotated[str, Path(pattern=NAME_PATTERN)],
+    service: Service,
+    caller: ActingCaller,
+    limit: Annotated[int, Query(ge=1, le=1000)] = 100,
+) -> Response:
+    """What came of the newest crossings of a trigger's segment, the newest decision first: fired, held, waiting, suppressed
+    or failed, and why."""
+    return answer(ledger_of(service, caller, name, limit))

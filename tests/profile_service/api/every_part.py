@@ -21,6 +21,7 @@ from idgraph.model.flows import FlowState
 from idgraph.model.identifiers import Identifier
 from idgraph.model.jobs import JobState
 from idgraph.model.queries import Query, Term
+from idgraph.model.triggers import Crossed, TriggerDocument
 from idgraph.model.views import SegmentDocument, ViewDocument
 from ingestion.stages.orphaned_keys import OrphanedKeys
 from profile_service.api.households import Households
@@ -116,6 +117,8 @@ CALLS: dict[str, tuple[str, Any]] = {
     "GET /v1/segments/{name}/count": ("ios", None),
     "GET /v1/segments/{name}/members": ("ios", {"limit": 5}),
     "POST /v1/segments/member-of": ("", {"identifiers": [USER]}),
+    "GET /v1/triggers": ("", None),
+    "GET /v1/triggers/{name}/ledger": ("welcome", None),
     "GET /v1/views": ("", None),
     "GET /v1/waiting": ("", None),
 }
@@ -150,13 +153,19 @@ class EveryPart(NamedTuple):
 
 
 def filled(folder: Path, **stores: Any) -> Pipeline:
-    """The retail example with consents, a segment and a view."""
+    """The retail example with consents, a segment, a view and a trigger."""
     known = snapshot()
     ios = SegmentDocument(
         name="ios", query=queries.to_json(Query((Term("activity.platform", "ios"),))), version=1
     )
     view = ViewDocument(name="marketing", attributes={"years": "demographics.age"}, version=1)
-    update = {"specs": (*known.specs, SPEC), "segments": (ios,), "views": (view,)}
+    welcome = TriggerDocument(name="welcome", when=Crossed(segment="ios"), webhook="crm", version=1)
+    update = {
+        "specs": (*known.specs, SPEC),
+        "segments": (ios,),
+        "views": (view,),
+        "triggers": (welcome,),
+    }
     pipeline = Pipeline(folder, snapshot=known.model_copy(update=update), **stores)
     pipeline.process(records(400))
     return pipeline

@@ -89,6 +89,8 @@ RIGHTS: dict[str, set[str]] = {
     "GET /v1/segments/{name}/count": CALLERS,
     "GET /v1/segments/{name}/members": CALLERS,
     "POST /v1/segments/member-of": CALLERS,
+    "GET /v1/triggers": CALLERS,
+    "GET /v1/triggers/{name}/ledger": CALLERS,
     "GET /v1/views": CALLERS,
     "GET /v1/waiting": CALLERS,
 }

@@ -1,0 +1,140 @@
+"""Triggers: messages that are delivered when persons enter or leave segments, within limits."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, NamedTuple, Self
+
+from pydantic import ConfigDict, Field, model_validator
+
+from idgraph.model.behaviour import CalendarPeriod, TimeZone
+from idgraph.model.documents import FrozenDocument
+from idgraph.model.durations import Duration
+from idgraph.model.specs import NAME_PATTERN
+
+WEBHOOK_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9_\-]{0,63}$"
+Clock = Annotated[str, Field(pattern=r"^([01][0-9]|2[0-3]):[0-5][0-9]$")]
+
+Outcome = Literal["fired", "held", "waiting", "suppressed", "failed"]
+"""Of a crossing: its message was taken; waits for the end of quiet hours; waits for the receiver; is not sent; was not taken in
+time."""
+
+
+class Crossed(FrozenDocument):
+    """Persons enter or leave a segment."""
+
+    segment: str = Field(min_length=1, max_length=200)
+    on: Literal["entered", "left"] = "entered"
+
+
+class MessageLimit(FrozenDocument):
+    """The most messages for one person: in each time of the length `per`, or in a calendar period."""
+
+    most: int = Field(ge=1, le=1000)
+    per: Duration | None = None
+    calendar: Literal["day", "week", "month", "quarter", "year"] | None = None
+    time_zone: TimeZone = "UTC"
+
+    @model_validator(mode="after")
+    def _one_time(self) -> Self:
+        if (self.per is None) == (self.calendar is None):
+            raise ValueError("give one of `per` and `calendar`")
+        return self
+
+    def period(self) -> CalendarPeriod | None:
+        """The calendar period, if it has one."""
+        if self.calendar is None:
+            return None
+        return CalendarPeriod(calendar=self.calendar, time_zone=self.time_zone)
+
+
+class Group(FrozenDocument):
+    """Triggers of the same group have limits in common: the messages of all count."""
+
+    name: str = Field(pattern=NAME_PATTERN)
+    limits: tuple[MessageLimit, ...] = Field(min_length=1, max_length=10)
+
+
+class QuietHours(FrozenDocument):
+    """A time of each day, over midnight if `to` is before `from`. Messages wait for its end."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, serialize_by_alias=True)
+
+    from_: Clock = Field(alias="from")
+    to: Clock
+    time_zone: TimeZone = "UTC"
+
+    @model_validator(mode="after")
+    def _has_length(self) -> Self:
+        if self.from_ == self.to:
+            raise ValueError("`from` and `to` are the same")
+        return self
+
+
+class TriggerDefinition(FrozenDocument):
+    """A message to a webhook about each person who enters or leaves a segment."""
+
+    name: str = Field(pattern=NAME_PATTERN)
+    description: str = Field(default="", max_length=4000)
+    status: Literal["active", "retired"] = "active"
+    when: Crossed
+    expires: Duration | None = Field(
+        default="1d",
+        description="A change whose events are older than this is not reported, so that backfills and replays are silent; nor "
+        "is a message that the receiver did not take for so long. Null: none is too old.",
+    )
+    limits: tuple[MessageLimit, ...] = Field(default=(), max_length=10)
+    group: Group | None = None
+    quiet: QuietHours | None = None
+    view: str | None = Field(
+        default=None, pattern=NAME_PATTERN, description="Whose attributes the message has. Default: none."
+    )
+    webhook: str = Field(
+        pattern=WEBHOOK_PATTERN, description="Name of one of `[[profiles.webhooks]]` of the configuration."
+    )
+
+
+class TriggerDocument(TriggerDefinition):
+    """One stored, immutable version of a trigger."""
+
+    version: int = Field(ge=1)
+
+
+class Occurrence(NamedTuple):
+    """A profile entered or left the segment of a trigger at a moment, by the ledger: its crossing of this number. `profile` is
+    the keyed hash of its id in hexadecimal. The condition has held for its events since `since_ms`, or longer. `refused` says
+    why it is no change of a person: `merged`, `split`, or that nobody may be told of her."""
+
+    profile: str
+    number: int
+    at_ms: int
+    since_ms: int
+    refused: str = ""
+
+
+class TriggerDecision(NamedTuple):
+    """What comes of an occurrence: `id` of the delivery, which a replay has again; the `reason` of a suppression. A message is
+    sent from `due_ms` on."""
+
+    id: str
+    outcome: Outcome
+    reason: str
+    due_ms: int
+
+
+class LedgerLine(NamedTuple):
+    """The last of what came of a crossing. Moments are epoch milliseconds; `until_ms` is the end of quiet hours."""
+
+    id: str
+    trigger: str
+    version: int
+    profile: str
+    number: int
+    crossed_ms: int
+    at_ms: int
+    outcome: Outcome
+    reason: str = ""
+    until_ms: int | None = None
+
+    def document(self) -> dict[str, Any]:
+        """As JSON has it."""
+        return self._asdict()

@@ -1,0 +1,134 @@
+"""What came of crossings for triggers, as shared documents: lines of the ledger, what was sent to whom, and messages that
+wait. Persons are keyed hashes of their ids.
+
+One process writes, the one that holds the lease. Its order of writes makes a repeat after a crash harmless: messages, lines,
+what was sent, and then the place in the feed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from idgraph.model import canonical
+from idgraph.model.timelines import DAY_MS
+from idgraph.model.triggers import LedgerLine
+
+if TYPE_CHECKING:
+    from idgraph.model.shared_documents import SharedDocuments
+
+ROOT = "triggers"
+LINES_AT_ONCE = 200
+"""Lines of one document: each is written again for the next line."""
+KEPT_MS = 400 * DAY_MS
+MOST_SENT = 1000
+"""Deliveries of one trigger to one person that count for limits: a limit has at most so many."""
+
+
+class Message(NamedTuple):
+    """A message that waits for its moment, or for its receiver."""
+
+    webhook: str
+    due_ms: int
+    line: LedgerLine
+
+    @property
+    def name(self) -> str:
+        """Of its document: sorted by moment, and the same whenever it is made of the same crossing."""
+        return f"{ROOT}/messages/{self.webhook}/{self.line.crossed_ms:015d}-{self.line.id}.json"
+
+
+class TriggerLedger:
+    """The documents of all triggers. Raises StoreError."""
+
+    def __init__(self, documents: SharedDocuments) -> None:
+        self._documents = documents
+        self._lines: dict[str, tuple[str, list[LedgerLine]]] = {}
+        """By trigger, the document that grows."""
+
+    def place(self) -> dict[str, Any] | None:
+        """The place in the feed, and the moves that explain what follows."""
+        place: dict[str, Any] | None = self._read(f"{ROOT}/place.json")
+        return place
+
+    def keep_place(self, place: Mapping[str, Any] | None) -> None:
+        """None: what comes meanwhile is for nobody."""
+        if place is None:
+            self._documents.remove(f"{ROOT}/place.json")
+        else:
+            self._write(f"{ROOT}/place.json", place)
+
+    def sent_to(self, trigger: str, person: str) -> dict[str, Any]:
+        """`last`: by segment the last crossing that was decided; `sent`: by id of the delivery, the moment of its crossing."""
+        return self._read(_sent_to(trigger, person)) or {"last": {}, "sent": {}}
+
+    def keep_sent_to(self, trigger: str, person: str, known: dict[str, Any]) -> None:
+        """Keep what `sent_to` gives."""
+        newest = sorted(known["sent"].items(), key=lambda each: -each[1])[:MOST_SENT]
+        self._write(_sent_to(trigger, person), known | {"sent": dict(newest)})
+
+    def wait(self, message: Message) -> None:
+        """Keep a message until `done`. One that waits already has no effect."""
+        body = {"due_ms": message.due_ms, "line": message.line.document()}
+        self._documents.add(message.name, canonical.encode(body))
+
+    def waiting(self) -> Iterator[Message]:
+        """All that wait, by webhook in the order of their crossings."""
+        for name in self._documents.names(f"{ROOT}/messages/*/*.json"):
+            if (found := self._read(name)) is not None:
+                yield Message(name.split("/")[2], found["due_ms"], LedgerLine(**found["line"]))
+
+    def done(self, message: Message) -> None:
+        """The message waits no more."""
+        self._documents.remove(message.name)
+
+    def append(self, lines: Iterable[LedgerLine]) -> None:
+        """Append lines, of which later ones of the same id replace earlier ones for readers."""
+        for line in lines:
+            name, known = self._growing(line)
+            known.append(line)
+            self._write(name, [each.document() for each in known])
+
+    def lines(self, trigger: str, limit: int) -> list[LedgerLine]:
+        """The newest lines, each id once."""
+        found: dict[str, LedgerLine] = {}
+        for name in reversed(self._documents.names(_log(trigger, "*"))):
+            for line in reversed(self._of(name)):
+                found.setdefault(line.id, line)
+                if len(found) == limit:
+                    return list(found.values())
+        return list(found.values())
+
+    def _growing(self, line: LedgerLine) -> tuple[str, list[LedgerLine]]:
+        names = [] if line.trigger in self._lines else self._documents.names(_log(line.trigger, "*"))
+        if names:
+            self._lines[line.trigger] = names[-1], self._of(names[-1])
+        name, known = self._lines.get(line.trigger, ("", []))
+        if not name or len(known) >= LINES_AT_ONCE:
+            last = int(name.rpartition("/")[2].removesuffix(".json")) if name else -1
+            begin = max(line.at_ms, last + 1)
+            for old in self._documents.names(_log(line.trigger, "*")):
+                if old < _log(line.trigger, f"{max(0, begin - KEPT_MS):015d}"):
+                    self._documents.remove(old)
+            name, known = _log(line.trigger, f"{begin:015d}"), []
+            self._lines[line.trigger] = name, known
+        return name, known
+
+    def _of(self, name: str) -> list[LedgerLine]:
+        return [LedgerLine(**each) for each in self._read(name) or []]
+
+    def _read(self, name: str) -> Any:
+        known = self._documents.read(name)
+        return None if known is None else json.loads(known)
+
+    def _write(self, name: str, content: Any) -> None:
+        self._documents.write(name, canonical.encode(content))
+
+
+def _sent_to(trigger: str, person: str) -> str:
+    return f"{ROOT}/people/{trigger}/{person}.json"
+
+
+def _log(trigger: str, begin: str) -> str:
+    return f"{ROOT}/ledger/{trigger}/{begin}.json"

@@ -1,0 +1,243 @@
+"""Triggers from an event to the receiver: what is sent, what is not and why, and the ledger of both."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from idgraph.model.backoff import Backoff
+from idgraph.model.events import RawRecord
+from idgraph.model.ledger import Crossing, Delivery
+from idgraph.model.pins import PinRecord
+from idgraph.model.queries import Term
+from idgraph.model.shared_documents import SharedDocuments
+from idgraph.model.triggers import TriggerDocument
+from idgraph.model.views import ViewDocument
+from idgraph.projection.projection import Projection
+from profile_service.api.triggers import Triggers
+from profile_service.api.webhooks import Webhook
+from profile_service.trigger_ledger import TriggerLedger
+from tests.contracts.implementations import SHARED_DOCUMENTS, Implementation
+from tests.profile_service.api.conftest import Served, caller, problem, published, served_here
+from tests.profile_service.api.test_segments import segment, with_segments
+from tests.retail import Pipeline, raw
+from tests.support.patience import eventually
+
+pytestmark = pytest.mark.slow
+
+DAY_SECONDS = 86_400
+
+
+class Receiver:
+    """Takes deliveries, unless it has a reason not to."""
+
+    at_once = 1
+
+    def __init__(self) -> None:
+        self.taken: list[Delivery] = []
+        self.reason: str | None = None
+
+    def send(self, deliveries: Sequence[Delivery]) -> str | None:
+        if self.reason is None:
+            self.taken += deliveries
+        return self.reason
+
+    @property
+    def ids(self) -> list[str]:
+        return [each.id for each in self.taken]
+
+
+def trigger(name: str = "welcome", **content: Any) -> TriggerDocument:
+    stated = {"name": name, "version": 1, "when": {"segment": "ios"}, "webhook": "crm", **content}
+    return TriggerDocument.model_validate(stated)
+
+
+LEFT = {"segment": "ios", "on": "left"}
+VIEW = ViewDocument(name="short", attributes={"platform": "activity.platform"}, version=1)
+SEGMENTS = (segment("ios", Term("activity.platform", "ios")), segment("everybody"))
+
+
+@pytest.fixture
+def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]:
+    monkeypatch.setattr("profile_service.api.triggers.RETRY", Backoff(base=0.01, cap=0.01))
+    for name in ("LEASED_SECONDS", "POLL_SECONDS"):
+        monkeypatch.setattr(f"profile_service.api.triggers.{name}", 0.01)
+    pipeline = Pipeline(tmp_path, now=time.time)
+    pipeline.snapshot = with_segments(pipeline.snapshot, *SEGMENTS).model_copy(update={"views": (VIEW,)})
+    with served_here(pipeline, [caller("all", 100)]) as found:
+        yield found
+
+
+@pytest.fixture(params=SHARED_DOCUMENTS, ids=str)
+def documents(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SharedDocuments]:
+    implementation: Implementation[SharedDocuments] = request.param
+    with implementation.opened(tmp_path) as opened:
+        yield opened
+
+
+@contextmanager
+def following(
+    served: Served, documents: SharedDocuments, receiver: Receiver, *triggers: TriggerDocument
+) -> Iterator[None]:
+    served.service.documents = documents
+    wanted = served.metadata.snapshot_now.model_copy(update={"triggers": triggers})
+    with (
+        published(served, wanted),
+        Triggers(served.service, [Webhook("crm", None, 0, receiver)], documents),
+    ):
+        eventually(lambda: documents.read("triggers/place.json"))
+        yield
+
+
+def seen(user: str, platform: str, email: str = "", days_ago: float = 0.0) -> RawRecord:
+    moment = time.gmtime(time.time() - days_ago * DAY_SECONDS)
+    event = {
+        "timestamp": time.strftime("%Y-%m-%dT%H:%M:%S.000000+00:00", moment),
+        "userId": user,
+        "type": "identify",
+        "platform": platform,
+        "traits": {"email": email} if email else {},
+        "messageId": f"{user} {platform} {email} {days_ago}",
+    }
+    return raw(event, source="segment")
+
+
+def ledger(served: Served, name: str = "welcome") -> list[dict[str, Any]]:
+    answer = served.client("all").get(f"/v1/triggers/{name}/ledger")
+    assert answer.status_code == 200, answer.text
+    items: list[dict[str, Any]] = answer.json()["items"]
+    return items
+
+
+def outcomes(served: Served, name: str = "welcome") -> list[tuple[str, str]]:
+    return [(each["outcome"], each["reason"]) for each in ledger(served, name)]
+
+
+def test_a_member_is_reported_once(served: Served, documents: SharedDocuments) -> None:
+    receiver = Receiver()
+    with following(served, documents, receiver, trigger(view="short")):
+        served.pipeline.process([seen("a", "ios")])
+        eventually(lambda: outcomes(served) == [("fired", "")])
+        served.pipeline.process([seen("a", "ios")])
+    (taken,) = receiver.taken
+    assert taken.profile == "user_id:a"
+    assert {
+        name: taken.document[name] for name in ("trigger", "kind", "segment", "profile", "attributes")
+    } == {
+        "trigger": "welcome",
+        "kind": "entered",
+        "segment": "ios",
+        "profile": "user_id:a",
+        "attributes": {"platform": "ios"},
+    }
+    # Read again from the begin of the feed: as after a crash.
+    documents.write("triggers/place.json", b'{"cursor":"","moves":[]}')
+    with following(served, documents, receiver, trigger(view="short")):
+        served.pipeline.process([seen("b", "ios")])
+        eventually(lambda: len(receiver.taken) == 2)
+    assert [each.profile for each in receiver.taken] == ["user_id:a", "user_id:b"]
+
+
+def test_old_events_are_silent(served: Served, documents: SharedDocuments) -> None:
+    receiver = Receiver()
+    with following(served, documents, receiver, trigger()):
+        served.pipeline.process([seen("a", "ios", days_ago=2)])
+        eventually(lambda: outcomes(served) == [("suppressed", "expired")])
+    assert receiver.taken == []
+
+
+def test_a_receiver_that_takes_nothing_gets_it_later(served: Served, documents: SharedDocuments) -> None:
+    receiver = Receiver()
+    receiver.reason = "status 500"
+    with following(served, documents, receiver, trigger()):
+        served.pipeline.process([seen("a", "ios")])
+        eventually(lambda: outcomes(served) == [("waiting", "status 500")])
+        (waiting,) = ledger(served)
+        receiver.reason = None
+        eventually(lambda: outcomes(served) == [("fired", "")])
+    assert receiver.ids == [waiting["id"]]
+
+
+def test_limits_and_who_left(served: Served, documents: SharedDocuments) -> None:
+    receiver = Receiver()
+    limited = trigger(limits=[{"most": 1, "per": "7d"}])
+    farewell = trigger("farewell", when=LEFT)
+    with following(served, documents, receiver, limited, farewell):
+        for place, platform in enumerate(("ios", "android", "ios")):
+            served.pipeline.process([seen("a", platform, days_ago=(2 - place) / 1000)])
+        eventually(lambda: len(ledger(served)) == 2)
+        eventually(lambda: outcomes(served, "farewell") == [("fired", "")])
+        eventually(lambda: sorted(outcomes(served)) == [("fired", ""), ("suppressed", "limit: 1 per 7d")])
+    assert [each.document["kind"] for each in receiver.taken] == ["entered", "left"]
+
+
+def test_quiet_hours_hold_a_message(served: Served, documents: SharedDocuments) -> None:
+    receiver = Receiver()
+    hour = time.gmtime().tm_hour
+    quiet = {"from": f"{hour:02}:00", "to": f"{(hour + 2) % 24:02}:00"}
+    with following(served, documents, receiver, trigger(quiet=quiet)):
+        served.pipeline.process([seen("a", "ios")])
+        eventually(lambda: outcomes(served) == [("held", "")])
+    (message,) = TriggerLedger(documents).waiting()
+    assert message.due_ms > time.time() * 1000
+    assert receiver.taken == []
+
+
+def decided(served: Served, decision: str, at_ms: int) -> None:
+    pipeline = served.pipeline
+    pipeline.store.add_pins([PinRecord("user_id:a", "user_id:b", at_ms, decision)])
+    Projection(pipeline.store, pipeline.index, pipeline.rules).project(sorted(pipeline.store.ids()))
+
+
+@pytest.mark.parametrize("oldest", ["ios", "android"])
+def test_a_merge_and_a_split_report_nobody(served: Served, documents: SharedDocuments, oldest: str) -> None:
+    receiver = Receiver()
+    first, second = ("a", "b") if oldest == "ios" else ("b", "a")
+    crossed = 0
+
+    def crossings() -> int:
+        return sum(isinstance(each, Crossing) for each in served.pipeline.store.ledger())
+
+    everybody = trigger("all", when={"segment": "everybody"})
+    with following(served, documents, receiver, trigger(), everybody, trigger("bye", when=LEFT)):
+        served.pipeline.process([seen(first, "ios", days_ago=0.003)])
+        served.pipeline.process([seen(second, "android", days_ago=0.002)])
+        eventually(lambda: len(receiver.taken) == 3)
+        for at_ms, decision in enumerate(("always", "never", "always"), 1):
+            crossed = crossings()
+            decided(served, decision, at_ms)
+            assert crossings() > crossed
+        served.pipeline.process([seen("c", "ios")])
+        eventually(lambda: len(receiver.taken) >= 5)
+        found = [each for name in ("welcome", "all", "bye") for each in outcomes(served, name)]
+    assert sorted(each.profile for each in receiver.taken) == [
+        f"user_id:{each}" for each in sorted((first, first, second, "c", "c"))
+    ]
+    assert {reason for _, reason in found} - {""} <= {"merged", "split"}
+    assert len(found) > 5
+
+
+def test_an_event_of_a_merged_person_is_reported(served: Served, documents: SharedDocuments) -> None:
+    """Though it comes with the merge: one part has the attribute by itself."""
+    receiver = Receiver()
+    with following(served, documents, receiver, trigger()):
+        served.pipeline.process([seen("a", "android", "a@example.com", 0.003)])
+        pipeline = served.pipeline
+        pipeline.store.add_pins([PinRecord("user_id:a", "user_id:b", 1, "always")])
+        pipeline.process([seen("b", "ios", "b@example.com")])
+        eventually(lambda: outcomes(served) == [("fired", "")])
+    assert [each.profile for each in receiver.taken] == ["user_id:a"]
+
+
+def test_hidden_segments_have_no_triggers(served: Served, documents: SharedDocuments) -> None:
+    receiver = Receiver()
+    with following(served, documents, receiver, trigger(), trigger("all", when={"segment": "none"})):
+        listed = served.client("all").get("/v1/triggers").json()["items"]
+        assert [each["name"] for each in listed] == ["welcome"]
+        for name in ("all", "unknown"):
+            problem(served.client("all").get(f"/v1/triggers/{name}/ledger"), 404)
