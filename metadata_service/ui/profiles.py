@@ -28,6 +28,7 @@ LIST = "/ui/profiles"
 ENTRIES = 100
 WIDTH = 1000
 """Of the picture, from the oldest entry to the newest."""
+LEAST_WIDTH = 6
 
 
 Activities = Annotated[list[str] | None, Query(max_length=100)]
@@ -247,7 +248,9 @@ def _lanes(
             first, last = (_value(attributes, f"{each.path}.{name}.{edge}") for edge in ("begin", "end"))
             last = end if last is None else last
             if isinstance(first, int) and isinstance(last, int) and first <= end and last >= begin:
-                found.append((x(first), round(max(x(last) - x(first), 4), 1)))
+                # A session of one entry has no length, and shows.
+                width = max(x(last) - x(first), LEAST_WIDTH)
+                found.append((round(min(x(first), WIDTH - width), 1), round(width, 1)))
         return found
 
     lanes = [
