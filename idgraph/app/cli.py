@@ -66,6 +66,7 @@ COMMANDS = {
     "attributes": "attributes:commands",
     "rules": "rules:commands",
     "behaviour": "behaviour:commands",
+    "triggers": "triggers:commands",
     "tokens": "tokens:commands",
     "users": "users:commands",
     "audit": "audit:commands",

@@ -8,8 +8,8 @@ is.
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import closing, contextmanager
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -17,6 +17,7 @@ from pydantic import BaseModel, ValidationError
 
 from idgraph.app import metadata_access, wiring
 from idgraph.app.adapters.key_providers import ensure_keyring, provider_of
+from idgraph.app.adapters.shared_state import open_documents
 from idgraph.model.callers import Caller, Scope
 from idgraph.model.errors import ProfileIndexError, ProfileServiceError, QueryError
 from idgraph.model.identifiers import given_identifier
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from idgraph.app.settings.document import Settings
     from idgraph.app.wiring import ReadResources
     from idgraph.client import ProfilesClient
+    from idgraph.model.shared_documents import SharedDocuments
     from idgraph.snapshot_file import PinnedSnapshot
     from idgraph.web.openid import Identity
     from profile_service.links import Links
@@ -96,6 +98,10 @@ class Entrance(Protocol):
         """The answer of `GET /v1/profiles/IDENTIFIER/timeline`."""
         ...
 
+    def trigger_ledger(self, name: str, limit: int) -> dict[str, Any]:
+        """The answer of `GET /v1/triggers/NAME/ledger`."""
+        ...
+
     def search(self, body: dict[str, Any]) -> dict[str, Any]:
         """The answer of `POST /v1/search`."""
         ...
@@ -112,8 +118,9 @@ class Entrance(Protocol):
 class _Here:
     """By the functions behind the routes, which raise their errors as they are."""
 
-    def __init__(self, service: ProfileService) -> None:
+    def __init__(self, service: ProfileService, documents: Callable[[], SharedDocuments]) -> None:
         self._service = service
+        self._documents = documents
         self._caller = local_operator()
 
     def lookup(self, identifier: str, reveal: bool, purpose: str) -> dict[str, Any]:
@@ -129,6 +136,12 @@ class _Here:
 
         wanted = TimelineRequest(activities, limit=limit)
         return timeline(self._service, self._caller, given_identifier(identifier), wanted).model_dump()
+
+    def trigger_ledger(self, name: str, limit: int) -> dict[str, Any]:
+        from profile_service.triggers import ledger_of
+
+        with closing(self._documents()) as self._service.documents:
+            return ledger_of(self._service, self._caller, name, limit)
 
     def search(self, body: dict[str, Any]) -> dict[str, Any]:
         from profile_service.request_bodies import SearchBody
@@ -165,6 +178,9 @@ class _Remote:
     def timeline(self, identifier: str, activities: Sequence[str], limit: int) -> dict[str, Any]:
         params = {"activity": list(activities), "limit": limit}
         return self._call("profiles", identifier, "timeline", method="GET", params=params)
+
+    def trigger_ledger(self, name: str, limit: int) -> dict[str, Any]:
+        return self._call("triggers", name, "ledger", method="GET", params={"limit": limit})
 
     def search(self, body: dict[str, Any]) -> dict[str, Any]:
         return self._call("search", body=body)
@@ -209,7 +225,7 @@ def entrance(settings: Settings) -> Iterator[Entrance]:
         return
     ensure_keyring(settings)
     with local_service(settings) as service:
-        yield _Here(service)
+        yield _Here(service, partial(open_documents, settings))
 
 
 @contextmanager

@@ -33,7 +33,7 @@ OPEN = (
     "flows show, index create, index follow, index versions, jobs list, jobs show, keys list, links history, links list, "
     "links show, links violations, map, package, publish, rules check, rules show, rules try, run, sandboxes compare, "
     "sandboxes list, serve metadata, serve profiles, specs diff, specs health, specs list, specs pull, specs show, "
-    "store create, suggest find, timeline, tokens list, up, users list"
+    "store create, suggest find, timeline, tokens list, triggers ledger, triggers list, up, users list"
 )
 """They open nothing that is protected and change nobody's data, or are the product at its work."""
 

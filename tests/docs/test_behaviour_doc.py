@@ -16,9 +16,11 @@ from idgraph.model.index import IndexDocument
 from idgraph.model.queries import absolute, in_time_zone
 from idgraph.model.query_language import parse_query
 from idgraph.model.timelines import Entry
+from idgraph.model.triggers import Occurrence, TriggerDocument
 from idgraph.projection.segments import changes_at
 from sinks.matching import matches
 from transforms.behaviour.derivations import compile_derived
+from transforms.behaviour.triggers import decide
 
 TEXT = (Path(__file__).parents[2] / "docs" / "behaviour.md").read_text(encoding="utf-8")
 KINDS = ("window", "sessions", "pattern", "expression", "model")
@@ -73,6 +75,23 @@ def test_searches_by_the_clock(example: dict[str, Any]) -> None:
         assert matches(document, absolute(query, now, times)) is is_found
         changes.append(changes_at(query, document, now, times, matches))
     assert min(each for each in changes if each is not None) == moment(example["until"])
+
+
+@pytest.mark.parametrize("example", [each for each in BLOCKS if "trigger" in each])
+def test_triggers(example: dict[str, Any]) -> None:
+    trigger = TriggerDocument.model_validate({"version": 1, **example["trigger"]})
+    sent: dict[str, int] = {}
+    for number, each in enumerate(example["crossings"]):
+        at = moment(each["at"])
+        decision = decide(trigger, Occurrence("aa", 2 * number + 1, at, moment(each["since"])), sent, {}, at)
+        if decision.outcome == "suppressed":
+            assert each["gives"] == f"suppressed: {decision.reason}"
+        else:
+            sent[decision.id] = at
+            until = each["gives"].removeprefix("held until ")
+            assert (decision.outcome, decision.due_ms) == (
+                ("waiting", at) if until == "sent" else ("held", moment(until))
+            )
 
 
 @pytest.mark.slow

@@ -86,13 +86,13 @@ def apply_definitions(
     file: Annotated[
         Path,
         typer.Argument(
-            help="JSON with lists `activities`, `derived_attributes` and `segments`; `-`: standard input."
+            help="JSON with lists `activities`, `derived_attributes`, `segments` and `triggers`; `-`: standard input."
         ),
     ],
     reason: Why = "",
     as_json: Json = False,
 ) -> None:
-    """Put activities, derived attributes and segments in force, each as a new version; an unchanged one makes none.
+    """Put activities, derived attributes, segments and triggers in force, each as a new version; an unchanged one makes none.
 
     Later events leave entries; earlier ones do once `idgraph backfill` reads them again. With --json: one object per
     definition, with `kind`, `name` and `version`.

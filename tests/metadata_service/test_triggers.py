@@ -1,0 +1,52 @@
+"""Triggers in the metadata service: refusals with their place, and the snapshot."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.metadata_service.conftest import Running
+from tests.metadata_service.test_behaviour import put, snapshot
+
+pytestmark = pytest.mark.slow
+
+TRIGGER = {"name": "welcome", "when": {"segment": "adults"}, "webhook": "crm", "view": "short"}
+
+
+@pytest.fixture(autouse=True)
+def _segment_and_view(service: Running) -> None:
+    put(service, "segments", {"name": "adults", "q": "demographics.age>=18"})
+    put(service, "views", {"name": "short", "attributes": {"age": "demographics.age"}})
+
+
+def test_a_trigger_reaches_the_snapshot(service: Running) -> None:
+    quiet = {"from": "22:00", "to": "08:00", "time_zone": "Europe/Berlin"}
+    saved = put(service, "triggers", TRIGGER | {"quiet": quiet})
+    assert (saved.status_code, saved.json()["quiet"]) == (201, quiet)
+    (known,) = snapshot(service).triggers
+    assert known.quiet
+    assert known.quiet.model_dump(mode="json") == quiet
+    put(service, "triggers", TRIGGER | {"status": "retired"})
+    assert snapshot(service).triggers == ()
+
+
+@pytest.mark.parametrize(
+    ("changed", "pointer"),
+    [
+        ({"when": {"segment": "none"}}, "/when/segment"),
+        ({"when": {"segment": "adults", "on": "changed"}}, "/when/on"),
+        ({"view": "none"}, "/view"),
+        ({"expires": "soon"}, "/expires"),
+        ({"limits": [{"most": 1}]}, "/limits/0"),
+        ({"limits": [{"most": 1, "per": "1d", "calendar": "day"}]}, "/limits/0"),
+        ({"quiet": {"from": "22:00", "to": "22:00"}}, "/quiet"),
+        ({"quiet": {"from": "22:00", "to": "24:00"}}, "/quiet/to"),
+        ({"quiet": {"from": "22:00", "to": "08:00", "time_zone": "Mars"}}, "/quiet/time_zone"),
+    ],
+)
+def test_refusals_name_their_place(service: Running, changed: dict[str, Any], pointer: str) -> None:
+    answer = put(service, "triggers", TRIGGER | changed)
+    assert answer.status_code == 422, answer.text
+    problem = answer.json()
+    assert [each["pointer"] for each in problem.get("errors", [problem])] == [pointer]
