@@ -8,7 +8,7 @@ what was sent, and then the place in the feed.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from idgraph.model import canonical
@@ -46,6 +46,8 @@ class TriggerLedger:
         self._documents = documents
         self._lines: dict[str, tuple[str, list[LedgerLine]]] = {}
         """By trigger, the document that grows."""
+        self._waiting: dict[str, Message] | None = None
+        """By name of its document, in memory: many may wait for the end of quiet hours."""
 
     def place(self) -> dict[str, Any] | None:
         """The place in the feed, and the moves that explain what follows."""
@@ -71,17 +73,26 @@ class TriggerLedger:
     def wait(self, message: Message) -> None:
         """Keep a message until `done`. One that waits already has no effect."""
         body = {"due_ms": message.due_ms, "line": message.line.document()}
-        self._documents.add(message.name, canonical.encode(body))
+        if self._documents.add(message.name, canonical.encode(body)):
+            self._known_waiting()[message.name] = message
 
-    def waiting(self) -> Iterator[Message]:
-        """All that wait, by webhook in the order of their crossings."""
-        for name in self._documents.names(f"{ROOT}/messages/*/*.json"):
-            if (found := self._read(name)) is not None:
-                yield Message(name.split("/")[2], found["due_ms"], LedgerLine(**found["line"]))
+    def waiting(self) -> list[Message]:
+        """All that wait, those that were there at first by webhook, in the order of their crossings."""
+        return list(self._known_waiting().values())
+
+    def _known_waiting(self) -> dict[str, Message]:
+        if self._waiting is None:
+            self._waiting = {}
+            for name in self._documents.names(f"{ROOT}/messages/*/*.json"):
+                if (found := self._read(name)) is not None:
+                    line = LedgerLine(**found["line"])
+                    self._waiting[name] = Message(name.split("/")[2], found["due_ms"], line)
+        return self._waiting
 
     def done(self, message: Message) -> None:
         """The message waits no more."""
         self._documents.remove(message.name)
+        self._known_waiting().pop(message.name, None)
 
     def append(self, lines: Iterable[LedgerLine]) -> None:
         """Append lines, of which later ones of the same id replace earlier ones for readers."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
@@ -16,11 +16,12 @@ from typing import TYPE_CHECKING, Any
 from idgraph.model.backoff import Backoff
 from idgraph.model.callers import Caller
 from idgraph.model.durations import milliseconds
-from idgraph.model.errors import AlreadyRunningError
+from idgraph.model.errors import AlreadyRunningError, DamagedStateError
 from idgraph.model.index import Segment
 from idgraph.model.ledger import Crossing, Delivery, LedgerEntry
 from idgraph.model.triggers import LedgerLine, Occurrence, TriggerDocument
 from idgraph.repeating import Outage, Repeating, message_of
+from idgraph.web.refusals import BadQueryError
 from merge.identity.components import Person
 from profile_service.api.webhooks import LEASED_SECONDS, POLL_SECONDS, Webhook
 from profile_service.link_documents import time_text
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
     from idgraph.model.shared_documents import HeldLease, SharedDocuments
 
 PAGE = 200
+SENT_AT_ONCE = 100
+"""Messages of one webhook before it is looked for new crossings, and the next webhook has its turn."""
 PASS_MS = 60_000
 """A crossing so soon behind a move of fragments may be an effect of it: the projection records both in one pass."""
 RETRY = Backoff(base=1.0, cap=300.0, least=0.5)
@@ -121,6 +124,7 @@ class Triggers:
 
     def _send(self, lease: HeldLease, triggers: Mapping[str, TriggerDocument]) -> None:
         self._oldest_ms = None
+        taken: Counter[str] = Counter()
         for message in self._ledger.waiting():
             now_ms = _now_ms()
             if self.repeating.stop.is_set() or message.due_ms > now_ms:
@@ -132,7 +136,8 @@ class Triggers:
                 self._end(message, "failed", "the trigger is retired")
             elif is_expired(trigger, message.due_ms, now_ms):
                 self._end(message, "failed", "the receiver did not take it in time")
-            elif time.monotonic() >= until:
+            elif time.monotonic() >= until and taken[message.webhook] < SENT_AT_ONCE:
+                taken[message.webhook] += 1
                 refused = self._deliver(message, trigger)
                 if refused is None:
                     self._next.pop(message.webhook, None)
@@ -147,8 +152,11 @@ class Triggers:
         if webhook is None:
             return f"no webhook {message.webhook} is configured"
         reader = _reader(self._service, webhook)
-        person = _person(self._service, reader, message.line.profile)
-        document = person and _payload(self._service, reader, trigger, message.line, person)
+        try:
+            person = _person(self._service, reader, message.line.profile)
+            document = person and _payload(self._service, reader, trigger, message.line, person)
+        except (BadQueryError, DamagedStateError) as error:
+            return message_of(error)
         if person is None or document is None:
             self._end(message, "suppressed", "gone" if person is None else "no consent")
             return None
@@ -262,8 +270,11 @@ class _Decisions:
             occurrence = occurrence._replace(refused=f"no webhook {trigger.webhook} is configured")
         else:
             reader = _reader(self._service, webhook)
-            person = _person(self._service, reader, profile)
-            occurrence = self._occurred(trigger, crossing, occurrence, reader, person)
+            try:
+                person = _person(self._service, reader, profile)
+                occurrence = self._occurred(trigger, crossing, occurrence, reader, person)
+            except DamagedStateError:
+                occurrence = occurrence._replace(refused="unreadable")
         members = [profile] if person is None else self._members(person)
         sent = self._united([trigger.name], members)
         of_group = self._united(self._groups[trigger.group.name], members) if trigger.group else {}

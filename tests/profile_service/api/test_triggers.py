@@ -163,6 +163,28 @@ def test_a_receiver_that_takes_nothing_gets_it_later(served: Served, documents: 
     assert receiver.ids == [waiting["id"]]
 
 
+def test_a_view_that_is_gone_stops_no_other_trigger(served: Served, documents: SharedDocuments) -> None:
+    receiver = Receiver()
+    with following(served, documents, receiver, trigger(view="gone"), trigger("z")):
+        served.pipeline.process([seen("a", "ios")])
+        eventually(lambda: [outcome for outcome, _ in outcomes(served)] == ["waiting"])
+        eventually(lambda: outcomes(served, "z") == [("fired", "")])
+    assert receiver.taken[0].document["trigger"] == "z"
+
+
+def test_another_process_goes_on_with_what_waits(served: Served, documents: SharedDocuments) -> None:
+    receiver = Receiver()
+    receiver.reason = "status 500"
+    with following(served, documents, receiver, trigger()):
+        served.pipeline.process([seen("a", "ios")])
+        eventually(lambda: outcomes(served) == [("waiting", "status 500")])
+    receiver.reason = None
+    with following(served, documents, receiver, trigger()):
+        eventually(lambda: outcomes(served) == [("fired", "")])
+    assert len(receiver.taken) == 1
+    assert TriggerLedger(documents).waiting() == []
+
+
 def test_limits_and_who_left(served: Served, documents: SharedDocuments) -> None:
     receiver = Receiver()
     limited = trigger(limits=[{"most": 1, "per": "7d"}])
