@@ -263,16 +263,17 @@ class ProfileReader:
 
     def lookup_each(self, identifiers: Sequence[Identifier], reveal: bool = False) -> Iterator[list[Profile]]:
         """`lookup` of each, read together; `damaged` and `shared` are of those that were taken so far."""
-        for identifier, found in zip(identifiers, self._owning_each(identifiers), strict=True):
+        for identifier, found in zip(identifiers, self.owning_each(identifiers), strict=True):
             if found.sharing:
                 self.shared.append(identifier)
             yield list(self._profiles(found.persons or found.sharing, reveal))
 
     def owners(self, identifier: Identifier) -> Owners:
         """The persons whom an identifier belongs to, as far as the reader may see its type."""
-        return next(self._owning_each([identifier]))
+        return next(self.owning_each([identifier]))
 
-    def _owning_each(self, identifiers: Sequence[Identifier]) -> Iterator[Owners]:
+    def owning_each(self, identifiers: Sequence[Identifier]) -> Iterator[Owners]:
+        """`owners` of each, read together. Raises StoreError."""
         sees_type = self._visibility.sees_type
         asked = [self.stored_forms(each) if sees_type(each.type) else () for each in identifiers]
         for found in self._persons.owning_each(asked):
@@ -292,6 +293,11 @@ class ProfileReader:
         found = self._behaviour.of(persons, self.now_ms())
         self.damaged += [name for name, each in found.items() if each.is_damaged]
         return found
+
+    @property
+    def behaviour_reader(self) -> BehaviourReader:
+        """What derives attributes, whatever the clearance."""
+        return self._behaviour
 
     def activities(self) -> dict[str, ActivityDocument]:
         """The activities in force that exist for this reader: it sees all that their conditions ask for."""
@@ -431,7 +437,7 @@ class ProfileReader:
     def segments_of_each(self, identifiers: Sequence[Identifier]) -> Iterator[list[str] | None]:
         """The segments that the profile of each identifier is in now, by the store, read together. None without a profile."""
         segments = self.segments()
-        for found in self._owning_each(identifiers):
+        for found in self.owning_each(identifiers):
             if not found.persons:
                 yield None
                 continue

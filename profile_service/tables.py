@@ -74,13 +74,14 @@ class _Cells(NamedTuple):
     held: Callable[[Any], Any]
 
 
-_CELLS = {
+CELLS = {
     DataType.STRING: _Cells(pa.string(), lambda value: value if type(value) is str else None),
     DataType.INTEGER: _Cells(pa.int64(), _integer),
     DataType.NUMBER: _Cells(pa.float64(), _number),
     DataType.BOOLEAN: _Cells(pa.bool_(), lambda value: value if type(value) is bool else None),
     DataType.ARRAY: _Cells(pa.list_(pa.string()), _texts),
 }
+"""The column of each type."""
 
 
 class Columns:
@@ -119,7 +120,7 @@ class Columns:
                 *(
                     pa.field(
                         path,
-                        _CELLS[kind].arrow,
+                        CELLS[kind].arrow,
                         metadata=PROTECTED if reader.policy(path).is_protected else None,
                     )
                     for path, kind in self.types.items()
@@ -153,7 +154,7 @@ class Columns:
 
     def _batch(self, profiles: Sequence[Profile]) -> pa.RecordBatch:
         cells: dict[str, list[Any]] = {}
-        held = {path: _CELLS[kind].held for path, kind in self.types.items()}
+        held = {path: CELLS[kind].held for path, kind in self.types.items()}
         rests: list[str | None] = []
         for row, profile in enumerate(profiles):
             rest: dict[str, Any] = {}

@@ -61,6 +61,8 @@ ONLY_IN: dict[str, tuple[str, ...]] = {
     "pyspark": ("ingestion/spark/", "ingestion/sources/"),
     "py4j": (),
     "pyarrow": (
+        "idgraph/app/commands/features.py",
+        "idgraph/app/features.py",
         "idgraph/app/payload_rows.py",
         "idgraph/app/reader.py",
         "idgraph/jobs/suggestions.py",

@@ -47,6 +47,7 @@ COMMANDS = {
     "search": "profiles:search",
     "export": "profiles:export",
     "timeline": "behaviour:timeline",
+    "features": "features:features",
     "explain": "links:explain",
     "links": "links:commands",
     "suggest": "suggest:commands",

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Self, overload
+from typing import TYPE_CHECKING, Any, Self, overload
 
 from idgraph.app import metadata_access, wiring
 from idgraph.app.adapters.key_providers import ensure_keyring
@@ -22,11 +22,13 @@ from idgraph.model.queries import Order, Query
 from idgraph.model.query_language import parse_query, warnings
 from profile_service.reader import Profile, ProfileReader
 from profile_service.service import ProfileService
+from profile_service.visibility import HIGHEST
 
 if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
+    from idgraph.app.features import Features
     from idgraph.model.index import FacetCount
 
 log = logging.getLogger(__name__)
@@ -167,6 +169,33 @@ class Scan(_Tables):
         return self._reader.scanned(self._reveal, self._purpose)
 
 
+class FeatureTable:
+    """Labels with their features, in the order of the labels. `without_profile` is the number of those whose identifier belongs
+    to nobody, `outside` of those outside the segment: their features are null."""
+
+    def __init__(self, frame: Any, table: pa.Table, features: Features, made: pa.Table) -> None:
+        self._frame, self._table, self._made = frame, table, made
+        self.without_profile, self.outside = features.without_profile, features.outside
+
+    def __len__(self) -> int:
+        return len(self._table)
+
+    def to_arrow(self) -> pa.Table:
+        """The labels' columns, then the features as their columns of an export."""
+        table = self._table
+        for field, column in zip(self._made.schema, self._made.columns, strict=True):
+            table = table.append_column(field, column)
+        return table
+
+    def to_pandas(self) -> pd.DataFrame:
+        """The same as a data frame; one that was given keeps its index. Raises ConfigError where pandas is not installed."""
+        from profile_service.tables import data_frame
+
+        made = data_frame(self._made)
+        given = self._table.to_pandas() if self._frame is self._table else self._frame
+        return given.assign(**{name: made[name].array for name in made})
+
+
 class Reader:
     """Reads profiles. A context manager; for one thread at a time, and for the process that opened it.
 
@@ -241,6 +270,37 @@ class Reader:
         """The most frequent values of an attribute among the profiles that match, each with their number. Raises
         QueryError."""
         return self.current().facets(self._query(words, (path,)), [path], limit)[path]
+
+    def features(
+        self,
+        frame: pa.Table | pd.DataFrame,
+        columns: Sequence[str],
+        *,
+        segment: str | None = None,
+        clearance: int = HIGHEST,
+    ) -> FeatureTable:
+        """For each label, a row of `frame` with an `identifier` and a `time` (epoch milliseconds or timestamps; without a zone
+        UTC), the derived attributes `columns` as of that time. `latest:PATH` allows attributes of which only the latest value
+        is known. With a `segment` the others have no features. Raises QueryError."""
+        import pyarrow as pa
+
+        from idgraph.app.features import Features, labels
+        from idgraph.jobs.export import members
+
+        table = frame if isinstance(frame, pa.Table) else pa.Table.from_pandas(frame)
+        reader = self.current().with_clearance(clearance)
+        among = None if segment is None else {each.id for each in members(reader, segment, reveal=False)}
+        names = [columns] if isinstance(columns, str) else list(dict.fromkeys(columns))
+        for name in names:
+            if name in table.column_names:
+                raise QueryError(f"the labels have a column {name} already")
+        features = Features(reader, names, among)
+        made = features.columns(*labels(table))
+        self._require_keyring(features.without_profile < len(table))
+        for warning in features.report():
+            log.warning("%s", warning)
+        self._report(reader)
+        return FeatureTable(frame, table, features, made)
 
     def scan(self, *, reveal: bool = False, purpose: str = PURPOSE) -> Scan:
         """All profiles, read while one iterates."""

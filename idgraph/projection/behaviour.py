@@ -7,10 +7,11 @@ the same functions, for the index and for every answer.
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from idgraph.model import paths
 from idgraph.model.attributes import Reconciliation
 from idgraph.model.behaviour import ActivityDocument, BehaviourRules, DerivedDocument
 from idgraph.model.durations import milliseconds
@@ -58,6 +59,34 @@ class BehaviourReader:
             each.expression is not None or each.model is not None for each in rules.derived
         )
 
+    def reading(self, asked: Collection[str]) -> BehaviourReader:
+        """A reader of the same store that derives these attributes alone, with what they read of others."""
+        needed = [each.definition.path for path in asked for each in self._needed(path)[0]]
+        derived = tuple(each for each in self._rules.derived if each.path in needed)
+        return BehaviourReader(self._store, self._rules._replace(derived=derived), self._policies)
+
+    def derives(self, path: str) -> bool:
+        """Whether the values at a path are those of a derived attribute."""
+        return any(paths.is_within(path, each.definition.path) for each in self._derivations)
+
+    def reads_plain(self, path: str) -> bool:
+        """Whether a derived attribute also depends on attributes that events wrote: of these only the latest are known."""
+        return self._needed(path)[1]
+
+    def _needed(self, asked: str) -> tuple[list[Derivation], bool]:
+        """The derivations that give what stands at a path, and whether they read attributes that events wrote."""
+        needed: list[Derivation] = []
+        remaining, reads_plain = [asked], False
+        while remaining:
+            path = remaining.pop()
+            reads_plain = reads_plain or not self.derives(path)
+            for each in self._derivations:
+                own = each.definition.path
+                if each not in needed and (paths.is_within(path, own) or paths.is_within(own, path)):
+                    needed.append(each)
+                    remaining += each.reads
+        return needed, reads_plain
+
     @property
     def is_empty(self) -> bool:
         """Whether nothing is derived."""
@@ -76,6 +105,30 @@ class BehaviourReader:
             except DamagedStateError:
                 found[person.id] = Behaviour(is_damaged=True)
         return found
+
+    def as_of(
+        self, persons: Sequence[Person], moments: Mapping[str, Collection[int]]
+    ) -> Iterator[tuple[str, Mapping[int, Mapping[str, Any]]]]:
+        """For each person (her id) by moment the values by path, as `of` has them. Each person's timelines are read once; one
+        whose timelines are damaged is left out. Raises StoreError."""
+        pages = self._pages(persons, self._read)
+        for person in persons:
+            try:
+                timelines = self._timelines(person, pages, self._read)
+            except DamagedStateError:
+                continue
+            results = self._results_at(person, timelines, moments[person.id])
+            yield (
+                person.id,
+                {
+                    moment: {
+                        f"{each.definition.path}.{below}" if below else each.definition.path: value
+                        for each, result in zip(self._derivations, derived, strict=True)
+                        for below, value in result.leaves.items()
+                    }
+                    for moment, derived in results
+                },
+            )
 
     def timelines(self, person: Person, activities: Collection[str]) -> dict[str, Sequence[Entry]]:
         """The entries of a person by activity, of those of these activities that are in force. Raises StoreError,
@@ -103,14 +156,7 @@ class BehaviourReader:
         return found
 
     def _derived(self, person: Person, timelines: Mapping[str, Timeline], now_ms: int) -> Behaviour:
-        from transforms.behaviour.derivations import derive
-
-        attributes = self._attributes(person) if self._asks_attributes else {}
-        entries = {name: each.entries for name, each in timelines.items()}
-        whole_from = {
-            name: each.whole_from for name, each in timelines.items() if each.whole_from is not None
-        }
-        results = derive(self._derivations, entries, attributes, now_ms, whole_from)
+        [(_, results)] = self._results_at(person, timelines, [now_ms])
         leaves = [
             leaf
             for each, result in zip(self._derivations, results, strict=True)
@@ -118,6 +164,19 @@ class BehaviourReader:
         ]
         moments = [each.changes_at for each in results if each.changes_at is not None]
         return Behaviour(tuple(sorted(leaves)), min(moments, default=None))
+
+    def _results_at(
+        self, person: Person, timelines: Mapping[str, Timeline], moments: Iterable[int]
+    ) -> Iterator[tuple[int, list[Derived]]]:
+        from transforms.behaviour.derivations import derive
+
+        attributes = self._attributes(person) if self._asks_attributes else {}
+        entries = {name: each.entries for name, each in timelines.items()}
+        whole_from = {
+            name: each.whole_from for name, each in timelines.items() if each.whole_from is not None
+        }
+        for moment in moments:
+            yield moment, derive(self._derivations, entries, attributes, moment, whole_from)
 
     def _attributes(self, person: Person) -> dict[str, Any]:
         """What a profile has that no key opens."""

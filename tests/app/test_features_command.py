@@ -1,0 +1,141 @@
+"""`idgraph features`: labels with derived attributes as of their times; docs/behaviour.md does what it says."""
+
+from __future__ import annotations
+
+import doctest
+import json
+import re
+import stat
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+import pytest
+from pyarrow import csv, parquet
+
+import idgraph as library
+from idgraph.app import wiring
+from idgraph.app.settings.document import Settings
+from idgraph.model.behaviour import ActivityDocument, DerivedDocument
+from idgraph.model.errors import QueryError
+from idgraph.model.queries import Term
+from idgraph.model.snapshots import MetadataSnapshot
+from metadata_service.behaviour import derived_paths
+from tests.app.conftest import CommandLine, filled_by, keep_snapshot
+from tests.profile_service.api.test_segments import segment, with_segments
+from tests.retail import EXAMPLE, Pipeline, attribute, durable_keys, records, snapshot
+
+pytestmark = pytest.mark.slow
+
+PAGE = Path(__file__).parents[2] / "docs" / "behaviour.md"
+ORDERS, SESSIONS = "behaviour.orders30d", "behaviour.sessions.count"
+PERSON = "user_id:1540"
+MADE_BY = (b'"1540"', b"aimee.moore@example.com")
+
+
+def known() -> MetadataSnapshot:
+    """The example's own, with its activities and derived attributes."""
+    content = json.loads((EXAMPLE / "behaviour.json").read_bytes())
+    derived = [DerivedDocument(**each, version=1) for each in content["derived_attributes"]]
+    elsewhere = segment("elsewhere", Term("address.shipping.country", "XX"))
+    made = with_segments(snapshot(), segment("everybody"), elsewhere)
+    declared = {
+        each.path: each for each in (*snapshot().attributes, attribute("demographics.age", "integer"))
+    }
+    declared |= {path: attribute(path, kind) for each in derived for path, kind in derived_paths(each)}
+    return made.model_copy(
+        update={
+            "activities": tuple(ActivityDocument(**each, version=1) for each in content["activities"]),
+            "derived_attributes": tuple(derived),
+            "attributes": tuple(declared.values()),
+            "behaviour_version": 1,
+        }
+    )
+
+
+def fill(settings: Settings) -> None:
+    found = known()
+    with wiring.opened(settings) as resources:
+        keys = durable_keys(settings.directory)
+        pipeline = Pipeline(settings.directory, keys, resources.store, resources.index, snapshot=found)
+        pipeline.process(
+            each for each in records(80_000) if any(part in each.value.lower() for part in MADE_BY)
+        )
+        pipeline.data_keys.close()
+    keep_snapshot(settings, found)
+
+
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory: pytest.TempPathFactory) -> CommandLine:
+    return CommandLine(filled_by(fill, tmp_path_factory.mktemp("shop")))
+
+
+def labels(**more: Any) -> pa.Table:
+    at = [pd.Timestamp(f"2024-03-0{day}T00:00:00Z") for day in (8, 1, 3, 3)]
+    return pa.table({"identifier": [PERSON, PERSON, "user_id:0", PERSON], "time": at, **more})
+
+
+def test_the_documentation_does_what_it_says(shop: CommandLine, tmp_path: Path, monkeypatch: Any) -> None:
+    (tmp_path / ".idgraph").mkdir()
+    (tmp_path / ".idgraph" / "demo-retail").symlink_to(shop.folder)
+    monkeypatch.chdir(tmp_path)
+    (section,) = re.findall(r"^## Features for training\n(.*?)(?=^## |\Z)", PAGE.read_text(), re.M | re.S)
+    examples = doctest.DocTestParser().get_doctest(section, {}, "features", str(PAGE), 0)
+    result = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS | doctest.IGNORE_EXCEPTION_DETAIL).run(
+        examples
+    )
+    assert result.attempted > 5
+    assert result.failed == 0
+
+
+@pytest.mark.parametrize("form", ["parquet", "csv"])
+def test_the_command_writes_what_a_program_gets(
+    shop: CommandLine, tmp_path: Path, form: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    given, out = tmp_path / f"labels.{form}", tmp_path / f"out.{form}"
+    table = labels(bought=[1, 0, 0, 1])
+    if form == "csv":
+        csv.write_csv(table, given)
+    else:
+        parquet.write_table(table, given)
+    columns = f"{ORDERS}, {SESSIONS},latest:demographics.age"
+    result = shop("features", given, "--columns", columns, "-o", out)
+    assert result.exit_code == 0, result.output
+    assert "1 label belongs to nobody" in caplog.text
+    found = csv.read_csv(out) if form == "csv" else parquet.read_table(out)
+    assert found.column_names == ["identifier", "time", "bought", *columns.replace(" ", "").split(",")]
+    assert found["bought"].to_pylist() == [1, 0, 0, 1]
+    with library.open(shop.folder) as profiles:
+        made = profiles.features(table, columns.replace(" ", "").split(","))
+    assert made.without_profile == 1
+    assert (
+        found.select(found.column_names[3:]).to_pylist()
+        == made.to_arrow().select(found.column_names[3:]).to_pylist()
+    )
+    late, early, nobody, between = made.to_arrow()[ORDERS].to_pylist()
+    assert (early, nobody) == (0, None)
+    assert late > between > 0
+    assert stat.S_IMODE(out.stat().st_mode) == 0o600
+    assert shop("features", given, "--columns", ORDERS, "-o", out).exit_code == 2
+
+
+def test_a_data_frame_keeps_its_index_and_columns(shop: CommandLine) -> None:
+    frame = labels(score=[0.5, None, 1.0, 2.0]).to_pandas().set_index(pd.Index([7, 5, 5, 1]))
+    with library.open(shop.folder) as profiles:
+        made = profiles.features(frame, [ORDERS]).to_pandas()
+        pd.testing.assert_frame_equal(made[list(frame.columns)], frame)
+        assert made.columns[-1] == ORDERS
+        with pytest.raises(QueryError, match="a column score already"):
+            profiles.features(frame, ["score"])
+
+
+def test_only_members_of_a_segment_have_features(shop: CommandLine) -> None:
+    with library.open(shop.folder) as profiles:
+        whole = profiles.features(labels(), [ORDERS]).to_arrow()
+        assert profiles.features(labels(), [ORDERS], segment="everybody").to_arrow() == whole
+        table = profiles.features(labels(), [ORDERS], segment="elsewhere")
+        assert (table.outside, table.without_profile) == (3, 1)
+        assert table.to_arrow()[ORDERS].null_count == 4
+        with pytest.raises(QueryError, match="no segment is called nobody"):
+            profiles.features(labels(), [ORDERS], segment="nobody")
