@@ -115,6 +115,8 @@ class Features:
         moments = {name: sorted({times[row] for row in rows}) for name, rows in rows_of.items()}
         derived = self._behaviour.as_of(list(persons.values()), moments)
         known = dict(derived) if not self._behaviour.is_empty else {}
+        if not self._behaviour.is_empty:
+            self._reader.damaged += sorted(rows_of.keys() - known.keys())
         for name, rows in rows_of.items():
             latest = {}
             if self._plain:

@@ -14,7 +14,7 @@ import pytest
 from idgraph.app.features import Features, labels
 from idgraph.model.errors import QueryError
 from idgraph.model.identifiers import Identifier
-from idgraph.model.timelines import DAY_MS
+from idgraph.model.timelines import DAY_MS, PageKey
 from profile_service.reader import ProfileReader
 from tests.projection.test_behaviour import NOW_MS, derived, with_behaviour
 from tests.retail import Pipeline, attribute, attributes, order
@@ -177,6 +177,17 @@ def test_profiles_outside_have_no_features(tmp_path: Path) -> None:
     assert made["behaviour.orders30d"].to_pylist() == [1, None, None, 1]
     assert (features.outside, features.without_profile) == (1, 1)
     assert len(list(features.report())) == 2
+
+
+def test_damaged_timelines_are_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pipeline = pipeline_of(tmp_path, [{"person": 1, "time": NOW_MS - DAY_MS, "total": 5.0}])
+    (own,) = pipeline.store.ids()
+    page = {own: {PageKey("order", NOW_MS // DAY_MS - 1): b"?"}}
+    monkeypatch.setattr(pipeline.store, "timelines", lambda *_: page)
+    reader = pipeline.reader()
+    made = Features(reader, ["behaviour.orders30d"]).columns([email(1)], [NOW_MS])
+    assert made["behaviour.orders30d"].to_pylist() == [None]
+    assert reader.damaged == [own]
 
 
 @pytest.mark.parametrize(
