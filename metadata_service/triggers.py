@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from sqlalchemy.orm import Session
 
 from idgraph.model.triggers import TriggerDefinition, TriggerDocument
+from idgraph.model.views import SegmentDefinition
 from idgraph.web.refusals import RefusedRequestError
 from metadata_service.definitions import SEGMENTS, VIEWS
 from metadata_service.storage.versions import VersionedDocuments
 
 
 def _trigger(session: Session, definition: TriggerDefinition) -> TriggerDocument:
-    if definition.status == "active":
-        _require(session, SEGMENTS, definition.when.segment, "/when/segment")
-        if definition.view is not None:
-            _require(session, VIEWS, definition.view, "/view")
-    return TriggerDocument(**dict(definition), version=1)
+    when, query = definition.when, None
+    if when.q is not None:
+        search = SegmentDefinition(name=definition.name, q=when.q, time_zone=when.time_zone)
+        try:
+            query = SEGMENTS.check(session, search).query
+        except RefusedRequestError as error:
+            raise RefusedRequestError(error.message, f"/when{error.pointer}", error.hint) from None
+    elif definition.status == "active":
+        _require(session, SEGMENTS, definition.segment, "/when/segment")
+    if definition.status == "active" and definition.view is not None:
+        _require(session, VIEWS, definition.view, "/view")
+    return TriggerDocument(**dict(definition), version=1, query=query)
 
 
 def _require(session: Session, kind: VersionedDocuments, name: str, place: str) -> None:  # type: ignore[type-arg]
@@ -26,4 +36,8 @@ def _require(session: Session, kind: VersionedDocuments, name: str, place: str) 
         )
 
 
-TRIGGERS = VersionedDocuments("trigger", TriggerDefinition, TriggerDocument, _trigger)
+def _stated(stored: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in stored.items() if name != "query"}
+
+
+TRIGGERS = VersionedDocuments("trigger", TriggerDefinition, TriggerDocument, _trigger, decided=_stated)

@@ -403,14 +403,18 @@ class ProfileReader:
         asked = self._rewrite(query, besides=limit + SORTED * (order is not None))
         return self._found(self._index.search(asked, limit, cursor, order), reveal)
 
-    def segments(self) -> dict[str, Segment]:
-        """The segments that exist for the caller: those that ask for nothing hidden."""
+    def segments(self, has_nameless: bool = False) -> dict[str, Segment]:
+        """The segments that exist for the caller: those that ask for nothing hidden. The searches of triggers count with
+        `has_nameless`."""
         sees = self._visibility
         return {
             each.name: each
             for each in self._attributes.index_rules.segments
-            if sees.is_total
-            or all(clause.path is not None and sees.sees(clause.path) for clause in leaves(each.asked))
+            if (has_nameless or ":" not in each.name)
+            and (
+                sees.is_total
+                or all(clause.path is not None and sees.sees(clause.path) for clause in leaves(each.asked))
+            )
         }
 
     def members(

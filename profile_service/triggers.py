@@ -29,9 +29,9 @@ class TriggerLine(BaseModel):
 
 def triggers_of(service: ProfileService, caller: Caller) -> list[TriggerDocument]:
     """The triggers in force whose segment exists for the caller, by name."""
-    visible = service.reader(caller).segments()
+    visible = service.reader(caller).segments(has_nameless=True)
     triggers = service.following.edition().snapshot.triggers
-    return sorted((each for each in triggers if each.when.segment in visible), key=lambda each: each.name)
+    return sorted((each for each in triggers if each.segment in visible), key=lambda each: each.name)
 
 
 def ledger_of(service: ProfileService, caller: Caller, name: str, limit: int) -> dict[str, Any]:

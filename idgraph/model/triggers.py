@@ -1,14 +1,17 @@
-"""Triggers: messages that are delivered when persons enter or leave segments, within limits."""
+"""Triggers: messages that are delivered when persons enter or leave segments, or meet a search, within limits."""
 
 from __future__ import annotations
 
+import zlib
 from typing import Annotated, Any, Literal, NamedTuple, Self
 
 from pydantic import ConfigDict, Field, model_validator
 
+from idgraph.model import canonical, queries
 from idgraph.model.behaviour import CalendarPeriod, TimeZone
 from idgraph.model.documents import FrozenDocument
 from idgraph.model.durations import Duration
+from idgraph.model.index import Segment
 from idgraph.model.specs import NAME_PATTERN
 
 WEBHOOK_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9_\-]{0,63}$"
@@ -19,11 +22,29 @@ Outcome = Literal["fired", "held", "waiting", "suppressed", "failed"]
 time."""
 
 
-class Crossed(FrozenDocument):
-    """Persons enter or leave a segment."""
+class When(FrozenDocument):
+    """Persons enter or leave a segment, or begin or cease to meet a search of the trigger's own."""
 
-    segment: str = Field(min_length=1, max_length=200)
-    on: Literal["entered", "left"] = "entered"
+    segment: str | None = Field(default=None, min_length=1, max_length=200)
+    q: str | None = Field(default=None, min_length=1, max_length=10_000)
+    on: Literal["entered", "left", "becomes_true", "becomes_false"] | None = Field(
+        default=None, description="`entered` or `left` a segment; a search `becomes_true` or `becomes_false`."
+    )
+    time_zone: TimeZone = Field(default="UTC", description="Of moments in `q` that name none.")
+
+    @model_validator(mode="after")
+    def _one_condition(self) -> Self:
+        if (self.segment is None) == (self.q is None):
+            raise ValueError("give one of `segment` and `q`")
+        known = ("entered", "left") if self.q is None else ("becomes_true", "becomes_false")
+        if self.on not in (None, *known):
+            raise ValueError(f"`on` is {known[0]} or {known[1]}")
+        return self
+
+    @property
+    def change(self) -> str:
+        """`on`, with its default."""
+        return self.on or ("entered" if self.q is None else "becomes_true")
 
 
 class MessageLimit(FrozenDocument):
@@ -71,12 +92,12 @@ class QuietHours(FrozenDocument):
 
 
 class TriggerDefinition(FrozenDocument):
-    """A message to a webhook about each person who enters or leaves a segment."""
+    """A message to a webhook about each person who enters or leaves a segment, or begins or ceases to meet a search."""
 
     name: str = Field(pattern=NAME_PATTERN)
     description: str = Field(default="", max_length=4000)
     status: Literal["active", "retired"] = "active"
-    when: Crossed
+    when: When
     expires: Duration | None = Field(
         default="1d",
         description="A change whose events are older than this is not reported, so that backfills and replays are silent; nor "
@@ -92,11 +113,29 @@ class TriggerDefinition(FrozenDocument):
         pattern=WEBHOOK_PATTERN, description="Name of one of `[[profiles.webhooks]]` of the configuration."
     )
 
+    @property
+    def segment(self) -> str:
+        """The name of the segment that is followed. Of an own search it is one that no named segment has."""
+        return self.when.segment or f"trigger:{self.name}"
+
+    @property
+    def kind(self) -> Literal["entered", "left"]:
+        """The kind of the crossings that are reported."""
+        return "entered" if self.when.change in ("entered", "becomes_true") else "left"
+
 
 class TriggerDocument(TriggerDefinition):
-    """One stored, immutable version of a trigger."""
+    """One stored, immutable version of a trigger. `query` has what the trigger's own search meant when it was saved."""
 
     version: int = Field(ge=1)
+    query: list[Any] | None = None
+
+    def own_segment(self) -> Segment | None:
+        """The nameless segment of an own search. Its version changes with the search alone."""
+        if self.query is None:
+            return None
+        query = queries.from_json(self.query)
+        return Segment(self.segment, zlib.crc32(canonical.encode(self.query)), query, query)
 
 
 class Occurrence(NamedTuple):

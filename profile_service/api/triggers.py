@@ -240,7 +240,7 @@ class _Decisions:
         self._of_segment: dict[tuple[str, str], list[TriggerDocument]] = defaultdict(list)
         self._groups: dict[str, list[str]] = defaultdict(list)
         for each in triggers:
-            self._of_segment[each.when.segment, each.when.on].append(each)
+            self._of_segment[each.segment, each.kind].append(each)
             if each.group:
                 self._groups[each.group.name].append(each.name)
         self._sent: dict[tuple[str, str], dict[str, Any]] = {}
@@ -306,7 +306,7 @@ class _Decisions:
         reader: ProfileReader,
         person: Person | None,
     ) -> Occurrence:
-        segment = reader.segments().get(crossing.segment)
+        segment = reader.segments(has_nameless=True).get(crossing.segment)
         if segment is None:
             return occurrence._replace(refused="the webhook's clearance does not see the segment")
         if person is None:
@@ -382,8 +382,8 @@ def _payload(
     document = {
         "trigger": trigger.name,
         "version": line.version,
-        "kind": trigger.when.on,
-        "segment": trigger.when.segment,
+        "kind": trigger.when.change,
+        **({} if trigger.when.segment is None else {"segment": trigger.segment}),
         "at": time_text(line.crossed_ms),
         "profile": reader.shown_name(person.id),
     }

@@ -31,12 +31,24 @@ def test_a_trigger_reaches_the_snapshot(service: Running) -> None:
     assert snapshot(service).triggers == ()
 
 
+def test_an_own_search_is_kept_as_it_was_meant(service: Running) -> None:
+    saved = put(service, "triggers", TRIGGER | {"when": {"q": "demographics.age>=18"}})
+    assert saved.status_code == 201, saved.text
+    (known,) = snapshot(service).triggers
+    assert known.own_segment()
+    assert known.query
+    assert (known.query[0]["range"]["path"], known.query[0]["range"]["lower"]) == ("demographics.age", 18)
+
+
 @pytest.mark.parametrize(
     ("changed", "pointer"),
     [
         ({"when": {"segment": "none"}}, "/when/segment"),
         ({"when": {"segment": "adults", "on": "changed"}}, "/when/on"),
+        ({"when": {"segment": "adults", "on": "becomes_true"}}, "/when"),
+        ({"when": {"segment": "adults", "q": "a=1"}}, "/when"),
         ({"view": "none"}, "/view"),
+        ({"when": {"q": "demographics.age>=("}}, "/when/q"),
         ({"expires": "soon"}, "/expires"),
         ({"limits": [{"most": 1}]}, "/limits/0"),
         ({"limits": [{"most": 1, "per": "1d", "calendar": "day"}]}, "/limits/0"),

@@ -53,7 +53,8 @@ class PolicyTree:
             default=0,
         )
         """The highest level of what a detector seals."""
-        self._segments = tuple(each.segment() for each in snapshot.segments)
+        own = (each.own_segment() for each in snapshot.triggers)
+        self._segments = (*(each.segment() for each in snapshot.segments), *filter(None, own))
         self._identity = snapshot.identity_rules, snapshot.identity_rules_version
         self._root = AttributeNode("", 0, self._default, None)
         self.policies: dict[str, Reconciliation] = {}

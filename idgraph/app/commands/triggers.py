@@ -28,7 +28,13 @@ def list_triggers(context: typer.Context, as_json: Json = False) -> None:
             print_json(each.model_dump(mode="json", exclude_unset=True))
         return
     rows = [
-        [each.name, f"{each.when.on} {each.when.segment}", each.webhook, str(each.version), each.status]
+        [
+            each.name,
+            f"{each.when.change} {each.when.segment or each.when.q}",
+            each.webhook,
+            str(each.version),
+            each.status,
+        ]
         for each in triggers
     ]
     print_table(["name", "when", "webhook", "version", "status"], rows)

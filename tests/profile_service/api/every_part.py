@@ -21,7 +21,7 @@ from idgraph.model.flows import FlowState
 from idgraph.model.identifiers import Identifier
 from idgraph.model.jobs import JobState
 from idgraph.model.queries import Query, Term
-from idgraph.model.triggers import Crossed, TriggerDocument
+from idgraph.model.triggers import TriggerDocument, When
 from idgraph.model.views import SegmentDocument, ViewDocument
 from ingestion.stages.orphaned_keys import OrphanedKeys
 from profile_service.api.households import Households
@@ -159,7 +159,7 @@ def filled(folder: Path, **stores: Any) -> Pipeline:
         name="ios", query=queries.to_json(Query((Term("activity.platform", "ios"),))), version=1
     )
     view = ViewDocument(name="marketing", attributes={"years": "demographics.age"}, version=1)
-    welcome = TriggerDocument(name="welcome", when=Crossed(segment="ios"), webhook="crm", version=1)
+    welcome = TriggerDocument(name="welcome", when=When(segment="ios"), webhook="crm", version=1)
     update = {
         "specs": (*known.specs, SPEC),
         "segments": (ios,),

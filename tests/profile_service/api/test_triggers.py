@@ -10,11 +10,12 @@ from typing import Any
 
 import pytest
 
+from idgraph.model import queries
 from idgraph.model.backoff import Backoff
 from idgraph.model.events import RawRecord
 from idgraph.model.ledger import Crossing, Delivery
 from idgraph.model.pins import PinRecord
-from idgraph.model.queries import Term
+from idgraph.model.queries import Query, Term
 from idgraph.model.shared_documents import SharedDocuments
 from idgraph.model.triggers import TriggerDocument
 from idgraph.model.views import ViewDocument
@@ -161,6 +162,25 @@ def test_a_receiver_that_takes_nothing_gets_it_later(served: Served, documents: 
         receiver.reason = None
         eventually(lambda: outcomes(served) == [("fired", "")])
     assert receiver.ids == [waiting["id"]]
+
+
+def test_an_own_search(served: Served, documents: SharedDocuments) -> None:
+    receiver = Receiver()
+    query = queries.to_json(Query((Term("activity.platform", "ios"),)))
+    own = trigger(when={"q": "activity.platform=ios"}, query=query)
+    bye = trigger("bye", when={"q": "activity.platform=ios", "on": "becomes_false"}, query=query)
+    served.pipeline.snapshot = served.pipeline.snapshot.model_copy(update={"triggers": (own, bye)})
+    with following(served, documents, receiver, own, bye):
+        served.pipeline.process([seen("a", "ios", days_ago=0.002)])
+        eventually(lambda: outcomes(served) == [("fired", "")])
+        served.pipeline.process([seen("a", "android")])
+        eventually(lambda: outcomes(served, "bye") == [("fired", "")])
+        client = served.client("all")
+        feed = {each.get("segment") for each in client.get("/v1/changes").json()["items"]}
+        assert feed <= {"ios", "everybody"}
+        member = client.post("/v1/segments/member-of", json={"identifiers": ["user_id:a"]}).json()
+        assert member["items"][0]["segments"] == ["everybody"]
+    assert [each.document["kind"] for each in receiver.taken] == ["becomes_true", "becomes_false"]
 
 
 def test_a_view_that_is_gone_stops_no_other_trigger(served: Served, documents: SharedDocuments) -> None:
