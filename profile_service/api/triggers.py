@@ -60,6 +60,8 @@ class Triggers:
         self._told: set[str] = set()
         """Ids of messages whose refusal is in the ledger."""
         self._oldest_ms: int | None = None
+        self._is_idle = False
+        """There were no triggers: until there are, nothing is read."""
         self.name = "triggers"
         self.repeating = Repeating(self.name, self._step, self._report, last=self._leases.close)
         service.feeds.append(self)
@@ -87,6 +89,8 @@ class Triggers:
     def _step(self) -> float:
         if not self._service.following.is_ready():
             return POLL_SECONDS
+        if self._is_idle and not self._service.following.edition().snapshot.triggers:
+            return POLL_SECONDS
         try:
             if self._lease is None:
                 self._lease = self._leases.enter_context(self._documents.lease(ROOT))
@@ -106,7 +110,10 @@ class Triggers:
             # Later ones report what comes then.
             if place is not None:
                 self._ledger.keep_place(None)
+            self._is_idle, self._lease = True, None
+            self._leases.close()
             return
+        self._is_idle = False
         store = self._service.adapters.store
         if place is None:
             place = {"cursor": store.ledger_end(""), "moves": []}

@@ -205,6 +205,18 @@ def test_another_process_goes_on_with_what_waits(served: Served, documents: Shar
     assert TriggerLedger(documents).waiting() == []
 
 
+def test_without_triggers_what_comes_is_for_nobody(served: Served, documents: SharedDocuments) -> None:
+    receiver = Receiver()
+    with following(served, documents, receiver, trigger()):
+        with published(served, served.metadata.snapshot_now.model_copy(update={"triggers": ()})):
+            eventually(lambda: documents.read("triggers/place.json") is None)
+            served.pipeline.process([seen("a", "ios")])
+        eventually(lambda: documents.read("triggers/place.json"))
+        served.pipeline.process([seen("b", "ios")])
+        eventually(lambda: receiver.taken)
+    assert [each.profile for each in receiver.taken] == ["user_id:b"]
+
+
 def test_limits_and_who_left(served: Served, documents: SharedDocuments) -> None:
     receiver = Receiver()
     limited = trigger(limits=[{"most": 1, "per": "7d"}])
