@@ -11,6 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_stat
 
 from idgraph.model.pins import PinRecord
 from idgraph.model.store import FragmentWrite, OutboxEntry, ProfileStore
+from idgraph.model.timelines import PageKey
 from sinks.sqlite.data_keys import SqliteDataKeys
 from sinks.sqlite.profiles import SqliteProfileStore
 from tests.contracts.implementations import hashed_name
@@ -25,6 +26,7 @@ IDS = ["a:1", "a:10", "A:1", "b:'\"%_", "é:1", "\ue000:1", "\U0001f600:1", "lon
 ids = st.sampled_from(IDS)
 names = st.sampled_from([*IDS, "email:~1", "email:~2"])
 states = st.binary(max_size=40) | st.just(b"s" * 20_000)
+activities, days = st.sampled_from("ab"), st.integers(0, 3)
 writes = st.lists(
     st.builds(
         FragmentWrite,
@@ -34,6 +36,8 @@ writes = st.lists(
         st.frozensets(names, max_size=3),
         st.integers(0, 3),
         st.frozensets(names, max_size=1),
+        st.dictionaries(st.builds(PageKey, activities, days), st.binary(max_size=9), max_size=3),
+        st.dictionaries(activities, days, max_size=1),
     ),
     max_size=6,
     unique_by=lambda write: write.id,
@@ -140,6 +144,7 @@ class StoreMachine(RuleBasedStateMachine):
         assert self.store.withdrawn() == self.memory.withdrawn()
         assert self.store.all_tombstones() == self.memory.all_tombstones()
         assert self.store.count() == self.memory.count()
+        assert self.store.timelines(IDS) == self.memory.timelines(IDS)
         # The order within one batch is nobody's promise.
         assert sorted(self.store.outbox()) == sorted(self.memory.outbox())
 

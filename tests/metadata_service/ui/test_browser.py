@@ -164,11 +164,11 @@ def test_an_attribute_is_found_and_described(page: Page) -> None:
 
 
 def test_an_attribute_is_protected_after_its_consequences_were_read(page: Page) -> None:
-    page.goto("/ui/attributes/activity.lastEvent")
+    page.goto("/ui/attributes/shop.persona")
     page.get_by_text("Filled").wait_for()
     page.get_by_label("Encryption").select_option("protected")
     page.get_by_label("Classification").select_option("confidential")
-    page.get_by_label("Reason").fill("it says what somebody bought")
+    page.get_by_label("Reason").fill("it says what somebody likes")
     page.get_by_role("button", name="Save").click()
     effect = page.locator("#effect")
     effect.get_by_text("profiles", exact=False).first.wait_for()
