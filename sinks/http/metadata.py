@@ -293,7 +293,7 @@ class MetadataClient:
     def put_segment(self, definition: SegmentDefinition, reason: str = "") -> SegmentDocument:
         """Put a segment in force; the same again makes no new version. Raises RefusedError."""
         path = f"/v1/segments/{quoted(definition.name)}"
-        return self._put(SegmentDocument, path, _stated(definition, SegmentDefinition), reason)
+        return self._put(_SavedSegment, path, _stated(definition, SegmentDefinition), reason)
 
     def get_defaults(self) -> DiscoveryDefaults:
         """The discovery defaults in force."""
@@ -363,6 +363,12 @@ class MetadataClient:
     ) -> SpecRecord:
         body = {"status": status, "version": version, "reason": reason, **more}
         return self._http.get_model(SpecRecord, "POST", f"/v1/specs/{quoted(name)}/status", json=body)
+
+
+class _SavedSegment(SegmentDocument):
+    """As `PUT` answers it."""
+
+    warnings: tuple[str, ...] = ()
 
 
 def _nevertheless(allow_failing_cases: bool) -> dict[str, bool]:
