@@ -90,7 +90,8 @@ class PolicyTree:
         """The definitions in force. A derived attribute has at least the level of all that it is made of."""
         activities = {each.name: each for each in snapshot.activities}
         derived = [each for each in snapshot.derived_attributes if activities.keys() >= set(each.activities)]
-        for each in derived:
+        # Each after those that it may read: expressions read what is derived from timelines, models read both.
+        for each in sorted(derived, key=lambda each: (each.model is not None, each.expression is not None)):
             level = max((self._level_of_source(path) for path in _sources(each, activities)), default=0)
             if level > self._levels.get(each.path, 0):
                 self._set_level(each.path, level)
@@ -304,6 +305,8 @@ def _sources(derived: DerivedDocument, activities: Mapping[str, ActivityDocument
             yield from expression_sources(condition)
     if derived.expression is not None:
         yield from expression_sources(derived.expression)
+    if derived.model is not None:
+        yield from (each.path for each in derived.model.inputs)
 
 
 def _own_policy(attribute: AttributeMetadata, inherited: AttributePolicy | None) -> AttributePolicy:
