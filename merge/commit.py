@@ -185,7 +185,7 @@ class Committer:
         result.written = len(result.versions)
         return result, {name: changes[name] for name in not_written}
 
-    def _pages(self, changes: Mapping[str, FragmentState]) -> dict[str, Pages]:
+    def _pages(self, changes: Mapping[str, FragmentState]) -> Mapping[str, Pages]:
         """The stored pages that these changes have entries for, by fragment. Read behind the fragments."""
         keys = [
             (name, key) for name, each in changes.items() if each.timeline for key in pages_of(each.timeline)
@@ -193,7 +193,7 @@ class Committer:
         found: dict[str, dict[PageKey, bytes]] = {}
         for (name, key), page in (self._store.pages(keys) if keys else {}).items():
             found.setdefault(name, {})[key] = page
-        return {**found}
+        return found
 
     def _put(
         self, writes: list[FragmentWrite], changes: Mapping[str, FragmentState], result: CommitResult

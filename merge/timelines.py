@@ -15,6 +15,8 @@ give one event different times.)
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import chain
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from idgraph.model import canonical
@@ -29,14 +31,23 @@ CHANGE = b"T"
 (`merge.codec`)."""
 
 _LENGTH = 4
+_ORDER = attrgetter("order")
 
 
-def joined_changes(one: TimelineChange, other: TimelineChange) -> TimelineChange:
-    """The entries of both."""
-    found = dict(one)
-    for activity, entries in other.items():
-        found[activity] = found[activity].joined(entries) if activity in found else entries
-    return found
+def joined_changes(changes: Iterable[TimelineChange]) -> TimelineChange:
+    """The entries of all, by the widest bounds of each activity."""
+    by_activity: dict[str, list[ActivityEntries]] = {}
+    for change in changes:
+        for activity, entries in change.items():
+            by_activity.setdefault(activity, []).append(entries)
+    return {
+        activity: ActivityEntries(
+            max(each.keep_days for each in some),
+            max(each.most for each in some),
+            tuple(chain.from_iterable(each.entries for each in some)),
+        )
+        for activity, some in by_activity.items()
+    }
 
 
 def with_change(change: TimelineChange, state: bytes) -> bytes:
@@ -79,7 +90,7 @@ def decode_page(data: bytes) -> list[Entry]:
 
 def union(entries: Iterable[Entry]) -> list[Entry]:
     """Entries in their order, one for each event: that with the greater `made_by`."""
-    ordered = sorted(entries, key=_order)
+    ordered = sorted(entries, key=_ORDER)
     by_event: dict[tuple[str, str], Entry] = {}
     for each in ordered:
         known = by_event.setdefault(each[1:3], each)
@@ -87,7 +98,7 @@ def union(entries: Iterable[Entry]) -> list[Entry]:
             by_event[each[1:3]] = each
     if len(by_event) == len(ordered):
         return ordered
-    return sorted(by_event.values(), key=_order)
+    return sorted(by_event.values(), key=_ORDER)
 
 
 class PageChanges(NamedTuple):
@@ -140,7 +151,7 @@ def timeline(
     most: int,
     taken_back: Collection[tuple[str, str]] = (),
 ) -> Timeline:
-    """Of the pages of all fragments of a person, each with its day, without events that are taken back (source, event id).
+    """The timeline in the pages of all fragments of a person, each with its day, without events that are taken back (source, event id).
     Raises DamagedStateError."""
     found = list(pages)
     oldest = max((day for day, _ in found), default=0) - keep_days
@@ -155,10 +166,6 @@ def timeline(
 
 def _rank(entry: Entry) -> tuple[tuple[int, str, int], bytes]:
     return entry.made_by, canonical.encode([entry.time, entry.fields])
-
-
-def _order(entry: Entry) -> tuple[int, str, str]:
-    return entry[:3]
 
 
 def _body(entries: Sequence[Entry]) -> list[Any]:

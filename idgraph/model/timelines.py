@@ -85,12 +85,6 @@ class ActivityEntries(NamedTuple):
     most: int
     entries: tuple[Entry, ...]
 
-    def joined(self, other: ActivityEntries) -> ActivityEntries:
-        """Both, by the wider bounds."""
-        return ActivityEntries(
-            max(self.keep_days, other.keep_days), max(self.most, other.most), self.entries + other.entries
-        )
-
 
 TimelineChange = Mapping[str, ActivityEntries]
 """The entries that events leave in the timelines of one fragment, by activity."""

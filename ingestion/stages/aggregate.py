@@ -11,13 +11,11 @@ from collections.abc import Sequence
 from idgraph import native
 from idgraph.model.attributes import Reconciliation
 from idgraph.model.fragments import FragmentChange, Register
-from idgraph.model.timelines import NO_CHANGE
 from ingestion.stages.map_output import EventStates, Fault, MapOutput, MappedEvent
 from ingestion.stages.protect import ProtectedChunk, Sealed
 from merge import codec
 from merge.fragments import FragmentState, join_all
 from merge.identity.evidence import evidence_of
-from merge.timelines import joined_changes
 
 
 class Aggregator:
@@ -67,8 +65,7 @@ class Aggregator:
         parts: list[bytes] = []
         for event, sealed in events:
             if event.timeline:
-                known = output.timelines.get(name, NO_CHANGE)
-                output.timelines[name] = joined_changes(known, event.timeline)
+                output.timelines.setdefault(name, []).append(event.timeline)
             if event.state is not None:
                 parts.append(event.state)
                 if sealed.registers:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from functools import reduce
 from itertools import islice
 
 import msgspec
@@ -165,6 +164,5 @@ def _joined_of_epoch(parts: list[FragmentState]) -> list[FragmentState]:
     except Exception:
         return parts
     whole.erasure_epoch = parts[0].erasure_epoch
-    if any(each.timeline for each in parts):
-        whole.timeline = reduce(joined_changes, [each.timeline for each in parts])
+    whole.timeline = joined_changes(each.timeline for each in parts)
     return [whole]

@@ -17,12 +17,12 @@ from idgraph.model.events import RawRecord
 from idgraph.model.fragments import Origin
 from idgraph.model.identifiers import Identifier
 from idgraph.model.stamps import SpecRef
-from idgraph.model.timelines import NO_CHANGE, TimelineChange
+from idgraph.model.timelines import TimelineChange
 from idgraph.model.tombstones import NO_EPOCH, Tombstone
 from ingestion.sources.files.lines import DamagedRecord
 from ingestion.stages.outcomes import MAX_REPORTED_CHANGES, ReportedChange, Uses
 from merge import codec
-from merge.timelines import with_change
+from merge.timelines import joined_changes, with_change
 from transforms.schema.attribute_nodes import Leaves
 
 _BEGUN = crc32(codec.FORMAT)
@@ -157,13 +157,13 @@ class MapOutput(BatchCounts, kw_only=True):
     sources: dict[str, int] = field(default_factory=dict)
     """The number of records of each configured source."""
     uses: Uses = field(default_factory=Uses)
-    timelines: dict[str, TimelineChange] = field(default_factory=dict)
+    timelines: dict[str, list[TimelineChange]] = field(default_factory=dict)
     """The entries that events leave, by fragment."""
 
     def encoded(self) -> Iterator[EncodedChange]:
         """The changes of all fragments."""
         for fragment_id, state in self.fragments.items():
-            change = with_change(self.timelines.get(fragment_id, NO_CHANGE), state)
+            change = with_change(joined_changes(self.timelines.get(fragment_id, ())), state)
             yield fragment_id, change, self.erasure_epochs.get(fragment_id, NO_EPOCH)
 
     def note(
