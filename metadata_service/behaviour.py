@@ -9,6 +9,7 @@ from sqlalchemy.orm import Session
 from idgraph.model import paths
 from idgraph.model.attributes import AttributeStatus, DataType
 from idgraph.model.behaviour import (
+    DERIVED,
     ActivityDefinition,
     ActivityDocument,
     DerivedDefinition,
@@ -22,9 +23,6 @@ from metadata_service.attributes.policies import attributes_around, policies_of
 from metadata_service.attributes.rules import RESERVED, path_problem
 from metadata_service.storage.edits import Edit
 from metadata_service.storage.versions import Held, VersionedDocuments
-
-DERIVED_SOURCE = "derived:"
-"""What the catalogue names as the source of a derived attribute begins so; the definition's name follows."""
 
 
 def _activity(session: Session, definition: ActivityDefinition) -> ActivityDocument:
@@ -67,11 +65,11 @@ def _check_path(session: Session, definition: DerivedDefinition) -> None:
     around = [*find_attributes(session, (path, *paths.ancestors(path))), *find_within(session, path)]
     for each in around:
         # Another definition may have had the path; those in force are looked at below.
-        if not (each.source or "").startswith(DERIVED_SOURCE) and each.status is not AttributeStatus.RETIRED:
+        if not (each.source or "").startswith(DERIVED) and each.status is not AttributeStatus.RETIRED:
             raise RefusedRequestError(
                 f"events have values at {each.path}", "/path", "choose a path that no attribute has"
             )
-    for other in DERIVED.active(session):
+    for other in DERIVED_ATTRIBUTES.active(session):
         if other.name != definition.name and (
             paths.is_within(other.path, path) or paths.is_within(path, other.path)
         ):
@@ -82,9 +80,11 @@ def _check_activities(session: Session, definition: DerivedDefinition) -> None:
     known = {each.name: each for each in ACTIVITIES.active(session)}
     for name in definition.activities:
         if name not in known:
-            place = "/pattern/activities" if definition.pattern else f"/{_kind(definition)}/activity"
+            member = "activities" if definition.pattern else "activity"
             names = ", ".join(sorted(known)) or "none"
-            raise RefusedRequestError(f"there is no activity {name}", place, f"there are: {names}")
+            raise RefusedRequestError(
+                f"there is no activity {name}", f"/{definition.kind}/{member}", f"there are: {names}"
+            )
     window = definition.window
     if window is not None and window.field is not None and window.field not in known[window.activity].fields:
         raise RefusedRequestError(
@@ -92,10 +92,6 @@ def _check_activities(session: Session, definition: DerivedDefinition) -> None:
             "/window/field",
             f"they have: {', '.join(sorted(known[window.activity].fields)) or 'none'}",
         )
-
-
-def _kind(definition: DerivedDefinition) -> str:
-    return next(each for each in ("window", "sessions", "pattern", "expression") if getattr(definition, each))
 
 
 def derived_paths(definition: DerivedDefinition) -> Iterator[tuple[str, DataType]]:
@@ -123,7 +119,7 @@ class _DerivedAttributes(VersionedDocuments[DerivedDefinition, DerivedDocument])
         """And let the catalogue have its paths."""
         held, is_new = super().save(edit, document)
         if document.status == "active":
-            source = DERIVED_SOURCE + document.name
+            source = DERIVED + document.name
             entries = [
                 {"path": path, "data_type": kind, "source": source, "first_event": source}
                 for path, kind in derived_paths(document)
@@ -133,4 +129,4 @@ class _DerivedAttributes(VersionedDocuments[DerivedDefinition, DerivedDocument])
 
 
 ACTIVITIES = VersionedDocuments("activity", ActivityDefinition, ActivityDocument, _activity)
-DERIVED = _DerivedAttributes("derived_attribute", DerivedDefinition, DerivedDocument, _derived)
+DERIVED_ATTRIBUTES = _DerivedAttributes("derived_attribute", DerivedDefinition, DerivedDocument, _derived)

@@ -6,7 +6,7 @@ from typing import Any
 
 from metadata_service.attributes.policies import ATTRIBUTES
 from metadata_service.attributes.rules import DEFAULTS, LEVELS
-from metadata_service.behaviour import ACTIVITIES, DERIVED
+from metadata_service.behaviour import ACTIVITIES, DERIVED_ATTRIBUTES
 from metadata_service.definitions import SEGMENTS, VIEWS
 from metadata_service.identity_rules import RULES
 from metadata_service.specs.catalogue import SPECS
@@ -15,7 +15,18 @@ from metadata_service.triggers import TRIGGERS
 
 KINDS: dict[str, VersionedDocuments[Any, Any]] = {
     each.kind: each
-    for each in (LEVELS, DEFAULTS, ATTRIBUTES, SPECS, RULES, ACTIVITIES, DERIVED, VIEWS, SEGMENTS, TRIGGERS)
+    for each in (
+        LEVELS,
+        DEFAULTS,
+        ATTRIBUTES,
+        SPECS,
+        RULES,
+        ACTIVITIES,
+        DERIVED_ATTRIBUTES,
+        VIEWS,
+        SEGMENTS,
+        TRIGGERS,
+    )
 }
 """All kinds, in the order of their publication: a spec after the attributes that protect its values. Sandboxes
 and decisions of a second person follow from this table."""

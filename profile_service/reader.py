@@ -20,12 +20,12 @@ from typing import Any, NamedTuple
 
 from idgraph.model import canonical, paths
 from idgraph.model.attributes import Catalogue, DataType, ReconciliationPolicy
-from idgraph.model.behaviour import ActivityDocument, DerivedDocument
+from idgraph.model.behaviour import DERIVED, ActivityDocument, DerivedDocument
 from idgraph.model.durations import TimeForm
 from idgraph.model.errors import DamagedStateError, KeyProviderError, QueryError, SealError
 from idgraph.model.fragments import Kind, Origin, Register
 from idgraph.model.identifiers import Identifier
-from idgraph.model.index import FacetCount, ProfileIndex, SearchPage, Segment
+from idgraph.model.index import FacetCount, IndexDocument, ProfileIndex, SearchPage, Segment
 from idgraph.model.queries import (
     All,
     AnyOf,
@@ -80,8 +80,6 @@ UNREADABLE = {"$protected": "unreadable"}
 """The mask in a revealed profile of a value whose key is gone, or that was altered."""
 
 
-DERIVED = "derived:"
-"""The spec of a derived attribute begins so."""
 _NO_PATH = "$none"
 """A path that no attribute has: a key of ours never begins so."""
 
@@ -296,7 +294,7 @@ class ProfileReader:
 
     @property
     def behaviour_reader(self) -> BehaviourReader:
-        """What derives attributes, whatever the clearance."""
+        """The reader of behaviour, which sees everything."""
         return self._behaviour
 
     def activities(self) -> dict[str, ActivityDocument]:
@@ -446,11 +444,14 @@ class ProfileReader:
                 yield None
                 continue
             person = found.persons[0]
-            derived = self.behaviour(person).values()
-            rules = self._attributes.index_rules
-            known = document_of_all(person.id, person.version, [person.state()], rules, derived)
+            known = self._document(person, self.behaviour(person))
             conditions = {name: self._absolute(each.condition) for name, each in segments.items()}
             yield [name for name, each in conditions.items() if self._index.matches(known, each)]
+
+    def _document(self, person: Person, behaviour: Behaviour) -> IndexDocument:
+        """The document that the index has of a person with these derived attributes."""
+        rules = self._attributes.index_rules
+        return document_of_all(person.id, person.version, [person.state()], rules, behaviour.values())
 
     def _absolute(self, query: Query) -> Query:
         return absolute(query, self.now_ms(), self._attributes.times)
@@ -462,11 +463,9 @@ class ProfileReader:
     def is_in(self, person: Person, segment: Segment, at_ms: int) -> bool:
         """Whether a person is in a segment as of a moment (epoch milliseconds): by her present attributes, and what is
         derived then."""
-        derived = self._behaviour.of([person], at_ms).get(person.id, _NO_BEHAVIOUR).values()
-        rules = self._attributes.index_rules
-        known = document_of_all(person.id, person.version, [person.state()], rules, derived)
+        behaviour = self._behaviour.of([person], at_ms).get(person.id, _NO_BEHAVIOUR)
         asked = absolute(segment.condition, at_ms, self._attributes.times)
-        return self._index.matches(known, asked)
+        return self._index.matches(self._document(person, behaviour), asked)
 
     def events_of(self, person: Person, segment: Segment) -> tuple[int, int]:
         """The least ordinal of a person's events, and the greatest of those behind the attributes that a segment asks for,

@@ -6,9 +6,9 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, Field
 
-from idgraph.model.behaviour import TimeZone
 from idgraph.model.callers import Caller
 from idgraph.model.documents import StrictDocument
+from idgraph.model.durations import TimeZone
 from profile_service.service import ProfileService
 from profile_service.wanted import Wanted
 

@@ -170,7 +170,7 @@ class ProfileService:
         self.feeds: list[Feed] = []
         """Its webhooks and topics."""
         self.documents: SharedDocuments | None = None
-        """What all processes of the installation share; None for a command that asks for none of it."""
+        """Documents that all processes of the installation share; None for a command that asks for none of it."""
         self.openid: OpenId | None = None
         """The issuer whose tokens are accepted besides our own."""
         self.streams: Counter[str] = Counter()

@@ -1,4 +1,4 @@
-"""What came of crossings for triggers, as shared documents: lines of the ledger, what was sent to whom, and messages that
+"""The outcomes of crossings for triggers, as shared documents: lines of the ledger, what was sent to whom, and messages that
 wait. Persons are keyed hashes of their ids.
 
 One process writes, the one that holds the lease. Its order of writes makes a repeat after a crash harmless: messages, lines,
@@ -35,7 +35,7 @@ class Message(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Of its document: sorted by moment, and the same whenever it is made of the same crossing."""
+        """The name of its document: sorted by moment, and the same whenever it is made of the same crossing."""
         return f"{ROOT}/messages/{self.webhook}/{self.line.crossed_ms:015d}-{self.line.id}.json"
 
 

@@ -15,7 +15,7 @@ from profile_service.trigger_ledger import TriggerLedger
 
 
 class TriggerLine(BaseModel):
-    """What came of a crossing."""
+    """The outcome of a crossing."""
 
     id: str = Field(description="Of the delivery; the receiver has it as `webhook-id`.")
     version: int = Field(description="Of the trigger.")

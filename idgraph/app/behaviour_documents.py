@@ -21,7 +21,7 @@ Definition = ActivityDefinition | DerivedDefinition | SegmentDefinition | Trigge
 
 
 class BehaviourFile(FrozenDocument):
-    """What `idgraph behaviour apply` reads."""
+    """The content of a file for `idgraph behaviour apply`."""
 
     activities: tuple[ActivityDefinition, ...] = ()
     derived_attributes: tuple[DerivedDefinition, ...] = ()

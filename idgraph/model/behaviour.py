@@ -4,43 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Annotated, Literal, NamedTuple, Self
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import Field, model_validator
 
 from idgraph.model.attributes import DataType
-from idgraph.model.documents import FrozenDocument
-from idgraph.model.durations import Duration
-from idgraph.model.specs import NAME_PATTERN
+from idgraph.model.documents import Definition, FrozenDocument
+from idgraph.model.durations import Duration, TimeZone
 from idgraph.model.stamps import SpecRef
 
 FIELD_PATTERN = r"^[A-Za-z_][A-Za-z0-9_]{0,63}$"
 VARIABLE_PATTERN = r"^[A-Za-z][A-Za-z0-9_]{0,63}$"
 SKIP_PATTERN = r"^(past_last_row|to_next_row|to_(first|last) [A-Za-z][A-Za-z0-9_]{0,63})$"
+DERIVED = "derived:"
+"""Before the name of a definition: the spec that its values state, and the source that the catalogue names."""
+DERIVED_KINDS = ("window", "sessions", "pattern", "expression", "model")
 DEFAULT_MOST = 10_000
 LARGEST_MOST = 200_000
 
 
-def _zone(name: str) -> str:
-    try:
-        ZoneInfo(name)
-    except (ZoneInfoNotFoundError, ValueError, OSError):
-        raise ValueError(f"there is no time zone {name!r}; name one as Europe/Berlin, or UTC") from None
-    return name
-
-
-TimeZone = Annotated[str, Field(max_length=64), AfterValidator(_zone)]
 Name = Annotated[str, Field(pattern=FIELD_PATTERN)]
 Expression = Annotated[str, Field(min_length=1, max_length=10_000)]
 
 
-class _Definition(FrozenDocument):
-    name: str = Field(pattern=NAME_PATTERN)
-    description: str = Field(default="", max_length=4000)
-    status: Literal["active", "retired"] = "active"
-
-
-class ActivityDefinition(_Definition):
+class ActivityDefinition(Definition):
     """A named kind of event. Each of its events leaves an entry in the timeline of the event's fragment."""
 
     source: str = Field(
@@ -181,7 +167,7 @@ class AppliedModel(FrozenDocument):
     )
 
 
-class DerivedDefinition(_Definition):
+class DerivedDefinition(Definition):
     """An attribute whose value is a function of a person's attributes and timelines at a moment. One of `window`, `sessions`,
     `pattern`, `expression`, `model` says which."""
 
@@ -197,10 +183,14 @@ class DerivedDefinition(_Definition):
 
     @model_validator(mode="after")
     def _one_kind(self) -> Self:
-        kinds = (self.window, self.sessions, self.pattern, self.expression, self.model)
-        if sum(each is not None for each in kinds) != 1:
-            raise ValueError("give one of `window`, `sessions`, `pattern`, `expression`, `model`")
+        if sum(getattr(self, each) is not None for each in DERIVED_KINDS) != 1:
+            raise ValueError(f"give one of {', '.join(f'`{each}`' for each in DERIVED_KINDS)}")
         return self
+
+    @property
+    def kind(self) -> str:
+        """The one of `DERIVED_KINDS` that it has."""
+        return next(each for each in DERIVED_KINDS if getattr(self, each) is not None)
 
     @property
     def activities(self) -> tuple[str, ...]:
@@ -219,7 +209,7 @@ class DerivedDocument(DerivedDefinition):
     @property
     def ref(self) -> SpecRef:
         """The name and version that its values state as their origin."""
-        return SpecRef(f"derived:{self.name}", self.version)
+        return SpecRef(DERIVED + self.name, self.version)
 
 
 class BehaviourRules(NamedTuple):

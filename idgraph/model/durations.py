@@ -17,7 +17,7 @@ from types import MappingProxyType
 from typing import Annotated, Literal, NamedTuple
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from pydantic import AfterValidator
+from pydantic import AfterValidator, Field
 
 _UNITS_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 _FORM = re.compile(r"([1-9][0-9]{0,8})([smhdw])")
@@ -35,12 +35,22 @@ def milliseconds(text: str) -> int:
     return length
 
 
+def time_zone(name: str) -> str:
+    """The name of a time zone. Raises ValueError for one that does not exist."""
+    try:
+        ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        raise ValueError(f"there is no time zone {name}; name one as Europe/Berlin, or UTC") from None
+    return name
+
+
 def _checked(text: str) -> str:
     milliseconds(text)
     return text
 
 
 Duration = Annotated[str, AfterValidator(_checked)]
+TimeZone = Annotated[str, Field(max_length=64), AfterValidator(time_zone)]
 
 
 TimeForm = Literal["milliseconds", "rfc3339", "date"]
@@ -103,11 +113,9 @@ def moment(text: str) -> RelativeMoment | None:
         return None
     if found["zone"] is not None:
         try:
-            ZoneInfo(found["zone"])
-        except (ZoneInfoNotFoundError, ValueError, OSError):
-            raise ValueError(
-                f"{text}: there is no time zone {found['zone']}; name one as Europe/Berlin, or UTC"
-            ) from None
+            time_zone(found["zone"])
+        except ValueError as error:
+            raise ValueError(f"{text}: {error}") from None
     number, unit = int(found["number"] or 0), found["unit"] or "d"
     days = abs(number) * (31 * _MONTHS[unit] if unit in _MONTHS else _UNITS_MS[unit] / _UNITS_MS["d"])
     if days > LONGEST_YEARS * 372:

@@ -7,8 +7,7 @@ from typing import Annotated, Protocol
 
 from pydantic import Field
 
-from idgraph.model.documents import FrozenDocument
-from idgraph.model.specs import NAME_PATTERN
+from idgraph.model.documents import NAME_PATTERN, FrozenDocument
 
 MOST_FIELDS = 200
 MOST_USES = 500

@@ -9,10 +9,9 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from idgraph.model.documents import FrozenDocument
+from idgraph.model.documents import NAME_PATTERN, FrozenDocument
 from idgraph.model.stamps import SpecRef
 
-NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9_.\-]{0,99}$"
 IDENTIFIER_TYPE_PATTERN = r"^[A-Za-z][A-Za-z0-9_]{0,63}$"
 RESERVED_KEY = "_event"
 """Top-level key of the mapped output for `id`, `ordinal` and identifiers; it is not stored."""

@@ -8,17 +8,16 @@ from typing import Annotated, Any, Literal, NamedTuple, Self
 from pydantic import ConfigDict, Field, model_validator
 
 from idgraph.model import canonical, queries
-from idgraph.model.behaviour import CalendarPeriod, TimeZone
-from idgraph.model.documents import FrozenDocument
-from idgraph.model.durations import Duration
+from idgraph.model.behaviour import CalendarPeriod
+from idgraph.model.documents import NAME_PATTERN, Definition, FrozenDocument
+from idgraph.model.durations import Duration, TimeZone
 from idgraph.model.index import Segment
-from idgraph.model.specs import NAME_PATTERN
 
 WEBHOOK_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9_\-]{0,63}$"
 Clock = Annotated[str, Field(pattern=r"^([01][0-9]|2[0-3]):[0-5][0-9]$")]
 
 Outcome = Literal["fired", "held", "waiting", "suppressed", "failed"]
-"""Of a crossing: its message was taken; waits for the end of quiet hours; waits for the receiver; is not sent; was not taken in
+"""Outcomes of a crossing: its message was taken; waits for the end of quiet hours; waits for the receiver; is not sent; was not taken in
 time."""
 
 
@@ -91,12 +90,9 @@ class QuietHours(FrozenDocument):
         return self
 
 
-class TriggerDefinition(FrozenDocument):
+class TriggerDefinition(Definition):
     """A message to a webhook about each person who enters or leaves a segment, or begins or ceases to meet a search."""
 
-    name: str = Field(pattern=NAME_PATTERN)
-    description: str = Field(default="", max_length=4000)
-    status: Literal["active", "retired"] = "active"
     when: When
     expires: Duration | None = Field(
         default="1d",
@@ -115,7 +111,7 @@ class TriggerDefinition(FrozenDocument):
 
     @property
     def segment(self) -> str:
-        """The name of the segment that is followed. Of an own search it is one that no named segment has."""
+        """The name of the segment that is followed. An own search has a name that no named segment has."""
         return self.when.segment or f"trigger:{self.name}"
 
     @property
@@ -151,7 +147,7 @@ class Occurrence(NamedTuple):
 
 
 class TriggerDecision(NamedTuple):
-    """What comes of an occurrence: `id` of the delivery, which a replay has again; the `reason` of a suppression. A message is
+    """The decision on an occurrence: `id` of the delivery, which a replay has again; the `reason` of a suppression. A message is
     sent from `due_ms` on."""
 
     id: str

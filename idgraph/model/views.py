@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 from pydantic import Field, model_validator
 
 from idgraph.model import paths, queries
-from idgraph.model.behaviour import TimeZone
-from idgraph.model.documents import FrozenDocument
+from idgraph.model.documents import Definition
+from idgraph.model.durations import TimeZone
 from idgraph.model.index import Segment
-from idgraph.model.specs import NAME_PATTERN
 
 PURPOSE_PATTERN = r"^[A-Za-z][A-Za-z0-9_\-]{0,63}$"
 
@@ -18,12 +17,9 @@ CONSENTS, GIVEN = "consents", "given"
 """Attributes `consents.PURPOSE.status` have this value where a person has consented."""
 
 
-class Definition(FrozenDocument):
-    """The common fields of views and segments. A retired one exists for its history only."""
+class PurposeDefinition(Definition):
+    """The common fields of views and segments."""
 
-    name: str = Field(pattern=NAME_PATTERN)
-    description: str = Field(default="", max_length=4000)
-    status: Literal["active", "retired"] = "active"
     purpose: str | None = Field(
         default=None,
         pattern=PURPOSE_PATTERN,
@@ -31,7 +27,7 @@ class Definition(FrozenDocument):
     )
 
 
-class ViewDefinition(Definition):
+class ViewDefinition(PurposeDefinition):
     """A selection and renaming of attributes, as its author writes it."""
 
     attributes: dict[str, Any] = Field(
@@ -46,7 +42,7 @@ class ViewDocument(ViewDefinition):
     version: int = Field(ge=1)
 
 
-class _SegmentDefinition(Definition):
+class _SegmentDefinition(PurposeDefinition):
     changes: bool = Field(
         default=False, description="Whether the feed says each time that a member has changed."
     )

@@ -122,9 +122,9 @@ class BehaviourReader:
                 person.id,
                 {
                     moment: {
-                        f"{each.definition.path}.{below}" if below else each.definition.path: value
+                        path: value
                         for each, result in zip(self._derivations, derived, strict=True)
-                        for below, value in result.leaves.items()
+                        for path, value in _by_path(each.definition, result)
                     }
                     for moment, derived in results
                 },
@@ -179,7 +179,7 @@ class BehaviourReader:
             yield moment, derive(self._derivations, entries, attributes, moment, whole_from)
 
     def _attributes(self, person: Person) -> dict[str, Any]:
-        """What a profile has that no key opens."""
+        """The attributes of a profile that no key has to open."""
         return tree(
             (each.path, each.value([part.value for part in each.parts]))
             for each in shown(person.state(), self._policies)
@@ -214,12 +214,18 @@ def _leaves(definition: DerivedDocument, derived: Derived) -> list[Shown]:
     others = [Register(origin, Kind.PLAIN, None) for origin in origins[1:]]
     return [
         Shown(
-            f"{definition.path}.{below}" if below else definition.path,
+            path,
             (Register(origins[0], Kind.PLAIN, value), *others),
             is_complete=derived.is_complete,
         )
-        for below, value in derived.leaves.items()
+        for path, value in _by_path(definition, derived)
     ]
+
+
+def _by_path(definition: DerivedDocument, derived: Derived) -> Iterator[tuple[str, Any]]:
+    """The values of a result by their whole paths."""
+    for below, value in derived.leaves.items():
+        yield f"{definition.path}.{below}" if below else definition.path, value
 
 
 def _taken_back(person: Person) -> frozenset[tuple[str, str]]:

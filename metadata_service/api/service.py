@@ -144,7 +144,7 @@ class MetadataService:
     watch: ChangeWatch
     """Of the revision."""
     snapshot_watch: ChangeWatch
-    """Of the snapshot, which most discovered attributes do not change."""
+    """Revision of the snapshot, which most discovered attributes do not change."""
     callers_watch: ChangeWatch
     """Of the callers of the profile service."""
     compile_spec: CompileSpec

@@ -13,10 +13,11 @@ from typing import Any, NamedTuple
 from pydantic import BaseModel, ValidationError
 
 from idgraph.model import json_text
+from idgraph.model.documents import NAME_PATTERN
 from idgraph.model.errors import ConfigError, IdgraphError, SpecError
 from idgraph.model.json_text import JsonPosition, find_places, offset_within, place_at
 from idgraph.model.paths import located, pointer
-from idgraph.model.specs import IDENTIFIER_TYPE_PATTERN, NAME_PATTERN
+from idgraph.model.specs import IDENTIFIER_TYPE_PATTERN
 from idgraph.model.text import name_hint
 from transforms.spec.pointers import found
 

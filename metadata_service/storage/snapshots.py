@@ -15,7 +15,7 @@ from idgraph.model.attributes import AttributeMetadata, KnownAttribute
 from idgraph.model.snapshots import DiscoveryDefaults
 from metadata_service.attributes.redaction import last_removal
 from metadata_service.attributes.rules import classification_levels, discovery_defaults
-from metadata_service.behaviour import ACTIVITIES, DERIVED
+from metadata_service.behaviour import ACTIVITIES, DERIVED_ATTRIBUTES
 from metadata_service.definitions import SEGMENTS, VIEWS
 from metadata_service.identity_rules import RULES
 from metadata_service.specs.catalogue import active_specs
@@ -85,7 +85,7 @@ class SnapshotCache:
             return self._snapshot
 
     def revision(self) -> Revision:
-        """Of the newest snapshot, which is its ETag; cheap unless something was written. Raises as `current`."""
+        """The revision of the newest snapshot, which is its ETag; cheap unless something was written. Raises as `current`."""
         known = self._snapshot
         if known is not None and self._database.revision() == known.read_at:
             return known.revision
@@ -186,7 +186,7 @@ def _rules(session: Session) -> bytes:
 
 def _behaviour_version(session: Session) -> bytes:
     """The member, where a definition was ever saved."""
-    kinds = ACTIVITIES.kind, DERIVED.kind
+    kinds = ACTIVITIES.kind, DERIVED_ATTRIBUTES.kind
     changed = select(func.max(DocumentVersionRow.snapshot_version)).where(DocumentVersionRow.kind.in_(kinds))
     found = session.scalar(changed)
     return b',"behaviour_version":%d' % found if found else b""
@@ -200,6 +200,6 @@ def _definitions(session: Session) -> bytes:
             kind.path.replace("-", "_").encode(),
             b",".join(each.model_dump_json().encode() for each in active),
         )
-        for kind in (VIEWS, SEGMENTS, ACTIVITIES, DERIVED, TRIGGERS)
+        for kind in (VIEWS, SEGMENTS, ACTIVITIES, DERIVED_ATTRIBUTES, TRIGGERS)
         if (active := list(kind.active(session)))
     )

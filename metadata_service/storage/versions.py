@@ -105,13 +105,9 @@ class VersionedDocuments(Generic[Stated, Stored]):
     def path(self) -> str:
         """The part of an address that names the kind."""
         name = self.kind.replace("_", "-")
-        return (
-            name
-            if self.default is not None
-            else f"{name.removesuffix('y')}ies"
-            if name.endswith("y")
-            else f"{name}s"
-        )
+        if self.default is not None:
+            return name
+        return f"{name.removesuffix('y')}ies" if name.endswith("y") else f"{name}s"
 
     @property
     def version(self) -> type[VersionRecord[Stored]]:

@@ -29,7 +29,7 @@ from metadata_service.attributes.lineage import lineage
 from metadata_service.attributes.policies import ATTRIBUTES as CATALOGUE
 from metadata_service.attributes.policies import policies_of
 from metadata_service.attributes.rules import classification_levels
-from metadata_service.behaviour import DERIVED
+from metadata_service.behaviour import DERIVED_ATTRIBUTES
 from metadata_service.specs.health import uses_of
 from metadata_service.storage.database import revision_in
 from metadata_service.ui.frame import ATTRIBUTES
@@ -123,7 +123,9 @@ def _page(page: OwnPage, path: str, status: int = 200, **context: Any) -> Respon
         document = catalogue.get_attribute(reading, path)
         versions = CATALOGUE.versions(reading, PageRequest(None, 20), path).items
         found = lineage(reading, path)
-        derived = [each.name for each in DERIVED.active(reading) if paths.is_within(path, each.path)]
+        derived = [
+            each.name for each in DERIVED_ATTRIBUTES.active(reading) if paths.is_within(path, each.path)
+        ]
         uses = uses_of(reading, {each.spec: each.version for each in found.writers})
         attribute = AttributeMetadata.model_validate_json(document)
         in_force = _in_force(reading, [attribute])[path]

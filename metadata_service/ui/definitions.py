@@ -13,14 +13,14 @@ from pydantic import BaseModel, ValidationError
 
 from idgraph.model import queries
 from idgraph.model.behaviour import DerivedDocument
+from idgraph.model.documents import NAME_PATTERN
 from idgraph.model.errors import ProfileServiceError, SpecError, TransformError
-from idgraph.model.specs import NAME_PATTERN
 from idgraph.model.views import SegmentDocument, ViewDocument
 from idgraph.web.conditional import etag_of, precondition
 from idgraph.web.cursors import PageRequest
 from idgraph.web.refusals import RefusedRequestError, UnknownSubjectError
 from metadata_service.api.routes.documents import Name, put_document
-from metadata_service.behaviour import ACTIVITIES, DERIVED
+from metadata_service.behaviour import ACTIVITIES, DERIVED_ATTRIBUTES
 from metadata_service.definitions import SEGMENTS, VIEWS
 from metadata_service.documents.problems import DocumentError, JsonFile, model_problems
 from metadata_service.documents.writing import difference, spec_text
@@ -83,7 +83,7 @@ SHELVES = {
             {"": {"source": "*", "event_type": "*", "fields": {}, "keep": "400d"}},
         ),
         Shelf(
-            DERIVED,
+            DERIVED_ATTRIBUTES,
             "Derived Attributes",
             "derived attribute",
             "The value of a derived attribute is computed from a person's timelines and attributes as of the moment that "
@@ -260,7 +260,7 @@ def _page(
         except UnknownSubjectError:
             known, versions = None, []
         if shelf.documents is ACTIVITIES:
-            readers = [each.name for each in DERIVED.active(reading) if name in each.activities]
+            readers = [each.name for each in DERIVED_ATTRIBUTES.active(reading) if name in each.activities]
         activity = next((each.name for each in ACTIVITIES.active(reading)), "order")
     in_force = None if known is None else _text(known)
     if text is None:

@@ -19,7 +19,7 @@ from idgraph.model.callers import Scope
 from idgraph.model.errors import ProfileServiceError
 from idgraph.model.identifiers import HASHED_PREFIX
 from idgraph.web.path_values import path_value
-from metadata_service.behaviour import ACTIVITIES, DERIVED
+from metadata_service.behaviour import ACTIVITIES, DERIVED_ATTRIBUTES
 from metadata_service.ui.page import Cursor, OwnPage, SignedIn, items_of
 
 router = APIRouter()
@@ -27,7 +27,7 @@ router = APIRouter()
 LIST = "/ui/profiles"
 ENTRIES = 100
 WIDTH = 1000
-"""Of the picture, from the oldest entry to the newest."""
+"""Width of the picture, from the oldest entry to the newest."""
 LEAST_WIDTH = 6
 
 
@@ -209,10 +209,10 @@ def _epoch_ms(day: date) -> int:
 
 def _definitions(page: OwnPage) -> tuple[list[str], list[DerivedDocument]]:
     """The activities to choose from, and the derived attributes, as far as the person may read the catalogue."""
-    if not page.may("GET", f"/v1/{DERIVED.path}"):
+    if not page.may("GET", f"/v1/{DERIVED_ATTRIBUTES.path}"):
         return [], []
     with page.database.read() as reading:
-        return [each.name for each in ACTIVITIES.active(reading)], list(DERIVED.active(reading))
+        return [each.name for each in ACTIVITIES.active(reading)], list(DERIVED_ATTRIBUTES.active(reading))
 
 
 def _value(attributes: Any, path: str) -> Any:

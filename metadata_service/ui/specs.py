@@ -13,8 +13,9 @@ from pydantic import ValidationError
 
 from idgraph.model import canonical
 from idgraph.model.callers import Scope
+from idgraph.model.documents import NAME_PATTERN
 from idgraph.model.errors import ProfileServiceError, SpecError
-from idgraph.model.specs import NAME_PATTERN, SpecCase, SpecDefinition, SpecDocument, SpecStatus
+from idgraph.model.specs import SpecCase, SpecDefinition, SpecDocument, SpecStatus
 from idgraph.web.conditional import etag_of, precondition
 from idgraph.web.cursors import PageRequest
 from idgraph.web.refusals import RefusedRequestError

@@ -11,7 +11,7 @@ a fragment that comes again, older ones do not count.
 
 A due entry is an item of its fragment's, with the moment (`due_ms`) and the document's version (`revision`), and one of a
 list, which is sharded: its sk is the moment, the fragment's name and the version. It enters the list first, and is removed
-from it last. What a crash leaves in the list is projected once more, without effect.
+from it last. An entry that a crash leaves in the list is projected once more, without effect.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ _MOST_PARTS = 10
 _AT_ONCE = 100
 """Items of one transaction."""
 _MOST_BYTES = 3_400_000
-"""Of the parts of pages in one transaction, which takes 4 MB, the fragment with all its identifiers among them."""
+"""Bytes of the parts of pages in one transaction, which takes 4 MB, the fragment with all its identifiers among them."""
 _BYTES_TOGETHER = 2_000_000
-"""Of a transaction of several fragments, whose identifiers are not known."""
+"""Bytes of a transaction of several fragments, whose identifiers are not known."""
 _TOGETHER = 1000
 """Parts of the fragments of one request. If there are more, each fragment is asked for by itself."""
 

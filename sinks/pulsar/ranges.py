@@ -74,7 +74,7 @@ class PulsarRanges:
                 )
 
     def _compacted(self, topic: str, partition: int) -> Iterator[ReadMessage]:
-        """What a compacted topic has kept of ledgers that are gone: the newest message of each key."""
+        """The messages that a compacted topic has kept of ledgers that are gone: the newest message of each key."""
         ledgers = (self._admin().ledgers(topic) or {}).get(partition)
         until = ledgers.first_whole if ledgers else 0
         for _, message in self._messages(partition_name(topic, partition), partition, 0, until, True):

@@ -1,4 +1,4 @@
-"""What a trigger makes of a crossing: pure functions of the trigger, the crossing, what was sent before, and a moment."""
+"""Decisions of a trigger on a crossing: pure functions of the trigger, the crossing, what was sent before, and a moment."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from idgraph.model.durations import milliseconds
 from idgraph.model.triggers import MessageLimit, Occurrence, QuietHours, TriggerDecision, TriggerDocument
 
 Sent = Mapping[str, int]
-"""By delivery id, the moment of the crossing. What was sent to a person is the union over her fragments."""
+"""By delivery id, the moment of the crossing. A person's deliveries are the union over her fragments."""
 
 
 def decide(

@@ -89,7 +89,7 @@ class RunningFlow:
 
 
 PORTS = 8410, 8420
-"""Of the metadata service and of the profile service, where they are free."""
+"""Ports of the metadata service and of the profile service, where they are free."""
 EDIT_SECONDS = 60
 SEARCHABLE_SECONDS = 60
 """The longest wait of the summary for the projection, which follows the flow."""

@@ -222,7 +222,7 @@ class Renaming(NotPicklable):
     def _changes(
         self, found: Sequence[StaleFragment], states: Mapping[str, FragmentState]
     ) -> Iterator[EncodedChange]:
-        """What is joined to fragments of other ids. Timelines are read a few at a time, and behind their fragments: where one
+        """The changes to fragments of other ids. Timelines are read a few at a time, and behind their fragments: where one
         is written since, the old fragment stays for the next try."""
         for start in range(0, len(found), _TIMELINES_AT_ONCE):
             some = found[start : start + _TIMELINES_AT_ONCE]

@@ -66,7 +66,7 @@ class StoredTimelines(NotPicklable):
             yield each._replace(event_id=origin.stamp.event_id, fields=fields)
 
     def _shown(self, path: str, value: Any, origin: Origin) -> Any:
-        """What policy shows of a value at a path; None for nothing."""
+        """The part of a value at a path that policy shows; None for nothing."""
         keys = paths.split(path)
         leaves = ((each, Register(origin, Kind.PLAIN, leaf)) for each, leaf in leaves_of(value, *keys))
         protected = [each.path for each in self._values.stale(leaves)]

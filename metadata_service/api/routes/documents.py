@@ -9,12 +9,12 @@ from fastapi import APIRouter, Depends, Path, Query, Response
 from pydantic import BaseModel, Field, create_model
 
 from idgraph.model import canonical
+from idgraph.model.documents import NAME_PATTERN
 from idgraph.model.records import (
     ChangeRecord,
     CheckRecord,
     VerificationRecord,
 )
-from idgraph.model.specs import NAME_PATTERN
 from idgraph.web.conditional import Check, IfNoneMatch, Precondition, created, json_answer
 from idgraph.web.cursors import ListPage
 from idgraph.web.refusals import RefusedRequestError

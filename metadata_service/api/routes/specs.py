@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Path, Query, Response
 from pydantic import Field
 
-from idgraph.model.documents import StrictDocument
+from idgraph.model.documents import NAME_PATTERN, StrictDocument
 from idgraph.model.errors import first_few
 from idgraph.model.records import (
     PolicyChangeRecord,
@@ -17,7 +17,7 @@ from idgraph.model.records import (
     SpecRecord,
     VersionRecord,
 )
-from idgraph.model.specs import NAME_PATTERN, SpecCase, SpecDefinition, SpecDocument, SpecStatus
+from idgraph.model.specs import SpecCase, SpecDefinition, SpecDocument, SpecStatus
 from idgraph.web.conditional import IfNoneMatch, Precondition, created, json_answer
 from idgraph.web.cursors import ListPage
 from idgraph.web.refusals import ClashError, RefusedRequestError

@@ -129,7 +129,7 @@ class DerivedPreviewBody(StrictDocument):
 
 
 class ValueCount(BaseModel):
-    """Of one value, the persons who have it."""
+    """The number of persons who have a value."""
 
     path: str
     value: Any

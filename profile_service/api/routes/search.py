@@ -6,7 +6,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Response
 
-from idgraph.model.behaviour import TimeZone
+from idgraph.model.durations import TimeZone
 from idgraph.web.conditional import IfNoneMatch
 from profile_service import searching
 from profile_service.api.dependencies import AFTER_INDEX, ActingCaller, ReadingParams, Service

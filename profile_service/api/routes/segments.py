@@ -7,10 +7,10 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Path, Query, Response
 
+from idgraph.model.documents import NAME_PATTERN
 from idgraph.model.identifiers import given_identifier
 from idgraph.model.index import Segment
 from idgraph.model.queries import leaves
-from idgraph.model.specs import NAME_PATTERN
 from idgraph.model.triggers import TriggerDocument
 from idgraph.model.views import SegmentDocument, ViewDocument
 from idgraph.web.cursors import ListPage
@@ -132,6 +132,6 @@ def ledger(
     caller: ActingCaller,
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
 ) -> Response:
-    """What came of the newest crossings of a trigger's segment, the newest decision first: fired, held, waiting, suppressed
+    """The outcomes of the newest crossings of a trigger's segment, the newest decision first: fired, held, waiting, suppressed
     or failed, and why."""
     return answer(ledger_of(service, caller, name, limit))

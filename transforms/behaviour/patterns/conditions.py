@@ -1,4 +1,4 @@
-"""What `define` says of a variable: a condition on an entry, with the entries that the match has so far."""
+"""The condition of a variable, by `define`: a function on an entry, with the entries that the match has so far."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def _field_names(tree: Any) -> set[str]:
 
 
 class RowConditions:
-    """The conditions over the rows of one person. What does not depend on the match is found out once."""
+    """The conditions over the rows of one person. Conditions that do not depend on the match are evaluated once per row."""
 
     def __init__(
         self, conditions: Mapping[int, Condition], variables: Sequence[str], rows: Sequence[Row]
@@ -102,7 +102,7 @@ class RowConditions:
             return False
 
     def _others(self, condition: Condition, place: int, read: tuple[int, ...]) -> dict[str, Any]:
-        """What the condition sees beside the row at hand."""
+        """The entries that the condition sees beside the row at hand."""
         others: dict[str, Any] = {}
         firsts: dict[str, Any] = {}
         if condition.reads_previous:

@@ -79,7 +79,7 @@ class CompiledPattern:
         }
 
     def _rows(self, timelines: Mapping[str, Sequence[Entry]], now: int) -> list[Row]:
-        """What counts, by time, source and event id. An event with entries of several activities has these in the order in which
+        """The entries that count, by time, source and event id. An event with entries of several activities has these in the order in which
         the definition names the activities."""
         rows: list[Row] = []
         for activity, (entries, number) in self._counting(timelines, now).items():

@@ -10,7 +10,7 @@ from transforms.behaviour.patterns.conditions import Condition, Row, RowConditio
 from transforms.behaviour.patterns.program import Op, PatternProgram
 
 MOST_STEPS = 2_000_000
-"""Of one evaluation of a pattern over a person's entries."""
+"""Steps of one evaluation of a pattern over a person's entries."""
 
 _FAILED = -1
 _Trail: TypeAlias = "tuple[Any, _Trail] | None"
@@ -123,7 +123,7 @@ class Search:
     def _after(
         self, variable: int, place: int, read: tuple[int, ...], last_time: int | None
     ) -> tuple[int, ...] | None:
-        """What conditions read once the row at `place` is one of the variable; None: it is not."""
+        """The entries that conditions read once the row at `place` is one of the variable; None: it is not."""
         if self._steps < 0:
             self._fail()
         if place == len(self._times) or (last_time is not None and self._times[place] > last_time):

@@ -12,7 +12,7 @@ MOST_INSTRUCTIONS = 10_000
 
 
 class Op(IntEnum):
-    """What an instruction does. The least number is the one that is carried out most often."""
+    """The effect of an instruction. The least number is the one that is carried out most often."""
 
     MATCH = 0
     """The entry at hand is one of variable `first`."""

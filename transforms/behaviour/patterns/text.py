@@ -11,7 +11,7 @@ from idgraph.model.errors import SpecError
 DEEPEST = 64
 """Parentheses within parentheses."""
 LARGEST_BOUND = 10_000
-"""Of a quantifier."""
+"""Most repetitions of a quantifier."""
 
 
 @dataclass(frozen=True, slots=True)
