@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import product
 
 from sqlalchemy.orm import Session
 
@@ -94,8 +96,13 @@ def _check_activities(session: Session, definition: DerivedDefinition) -> None:
         )
 
 
-def derived_paths(definition: DerivedDefinition) -> Iterator[tuple[str, DataType]]:
-    """The paths that a derived attribute's values stand at, with their types as far as the definition says them."""
+FieldTypes = Mapping[str, Mapping[str, DataType]]
+"""By activity and field, the type of its values as the catalogue has it."""
+_VARIABLE = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
+
+
+def derived_paths(definition: DerivedDefinition, types: FieldTypes) -> Iterator[tuple[str, DataType]]:
+    """The paths that a derived attribute's values stand at, with their types as far as they are known; else text."""
     path = definition.path
     if definition.window is not None:
         kinds = {"count": DataType.INTEGER, "distinct": DataType.INTEGER}
@@ -104,14 +111,33 @@ def derived_paths(definition: DerivedDefinition) -> Iterator[tuple[str, DataType
         yield path, definition.data_type or kinds.get(definition.window.function, DataType.STRING)
     elif definition.sessions is not None:
         yield f"{path}.count", DataType.INTEGER
+        known = types.get(definition.sessions.activity, {})
         for session in ("current", "last"):
             for each in ("begin", "end", "entries"):
                 yield f"{path}.{session}.{each}", DataType.INTEGER
+            for place, field in product(("first", "last"), definition.sessions.fields):
+                yield f"{path}.{session}.{place}.{field}", known.get(field, DataType.STRING)
     elif definition.pattern is not None:
         for each in ("count", "last.begin", "last.end"):
             yield f"{path}.{each}", DataType.INTEGER
+        fields = {
+            field: kind for name in definition.activities for field, kind in types.get(name, {}).items()
+        }
+        for variable in dict.fromkeys(_VARIABLE.findall(definition.pattern.pattern)):
+            for field, kind in fields.items():
+                yield f"{path}.last.{variable}.{field}", kind
     else:
         yield path, definition.data_type or DataType.STRING
+
+
+def _field_types(session: Session, activities: Iterable[str]) -> FieldTypes:
+    fields = {name: ACTIVITIES.get(session, name).fields for name in activities}
+    asked = {path for each in fields.values() for path in each.values()}
+    kinds = {each.path: each.shown_type for each in find_attributes(session, asked)}
+    return {
+        name: {field: kinds.get(path, DataType.STRING) for field, path in each.items()}
+        for name, each in fields.items()
+    }
 
 
 class _DerivedAttributes(VersionedDocuments[DerivedDefinition, DerivedDocument]):
@@ -120,9 +146,10 @@ class _DerivedAttributes(VersionedDocuments[DerivedDefinition, DerivedDocument])
         held, is_new = super().save(edit, document)
         if document.status == "active":
             source = DERIVED + document.name
+            types = _field_types(edit.session, document.activities)
             entries = [
                 {"path": path, "data_type": kind, "source": source, "first_event": source}
-                for path, kind in derived_paths(document)
+                for path, kind in derived_paths(document, types)
             ]
             apply_schema_changes(edit, entries)
         return held, is_new

@@ -43,7 +43,7 @@ def known() -> MetadataSnapshot:
     declared = {
         each.path: each for each in (*snapshot().attributes, attribute("demographics.age", "integer"))
     }
-    declared |= {path: attribute(path, kind) for each in derived for path, kind in derived_paths(each)}
+    declared |= {path: attribute(path, kind) for each in derived for path, kind in derived_paths(each, {})}
     return made.model_copy(
         update={
             "activities": tuple(ActivityDocument(**each, version=1) for each in content["activities"]),

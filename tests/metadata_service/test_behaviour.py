@@ -37,6 +37,21 @@ def test_definitions_reach_the_snapshot_and_the_catalogue(service: Running) -> N
     assert snapshot(service).behaviour_version > known.behaviour_version
 
 
+def test_the_catalogue_has_the_fields_of_sessions_and_patterns(service: Running) -> None:
+    total = {"path": "orders.last.total", "data_type": "number"}
+    assert service.admin.put("/v1/attributes/orders.last.total", json=total).status_code == 201
+    put(service, "activities", ORDER | {"fields": {"total": "orders.last.total", "city": "address.city"}})
+    sessions = {"activity": "order", "fields": ["total", "city"]}
+    assert put(service, "derived-attributes", {"name": "s", "path": "s", "sessions": sessions}).is_success
+    pattern = {"activities": ["order"], "pattern": "A B{2,3}? $"}
+    assert put(service, "derived-attributes", {"name": "p", "path": "p", "pattern": pattern}).is_success
+    kinds = {
+        path: service.reader.get(f"/v1/attributes/{path}").json().get("data_type")
+        for path in ("s.current.first.total", "s.last.last.city", "p.last.A.total", "p.last.B.city")
+    }
+    assert list(kinds.values()) == ["number", "string", "number", "string"]
+
+
 @pytest.mark.parametrize(
     ("kind", "body", "pointer"),
     [
