@@ -129,16 +129,16 @@ def _is_held(provider: RotatingKeyProvider, version: int) -> bool:
 def _replace(
     provider: RotatingKeyProvider, store: DataKeyStore, found: dict[str, WrappedKey], unusable: list[str]
 ) -> int:
-    rewrapped = dict(_rewrapped(provider, found, unusable))
-    try:
-        return store.replace(rewrapped)
-    except ClosedVersionError:
-        # A later rotation made a newer version current: this one counts.
-        tried = {new.kek_version for _, new in rewrapped.values()}
-        if provider.versions()[-1].version in tried:
-            raise
-    unusable.clear()
-    return store.replace(dict(_rewrapped(provider, found, unusable)))
+    while True:
+        rewrapped = dict(_rewrapped(provider, found, unusable))
+        try:
+            return store.replace(rewrapped)
+        except ClosedVersionError:
+            # A later rotation made a newer version current, which counts; a still later one may close that too by now.
+            tried = {new.kek_version for _, new in rewrapped.values()}
+            if provider.versions()[-1].version in tried:
+                raise
+        unusable.clear()
 
 
 def _rewrapped(

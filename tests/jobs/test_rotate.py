@@ -191,6 +191,29 @@ def test_a_rotation_overtaken_by_a_later_one_goes_on_with_its_version(
     assert_readable(keyring, store, sealed)
 
 
+def test_a_rotation_overtaken_again_and_again_goes_on(keyring: KeyringFile, path: Path) -> None:
+    class Overtaken(Watched):
+        """Three times another rotation closes the version by which a page was wrapped, before it is written."""
+
+        overtakings = 3
+
+        def replace(self, keys: Mapping[str, tuple[WrappedKey, WrappedKey]]) -> int:
+            if self.overtakings:
+                self.overtakings -= 1
+                later = KeyringFile(path)
+                current = later.versions()[-1].version
+                later.begin_rotation(after=current)
+                self.close_versions([current])
+            return super().replace(keys)
+
+    store = Overtaken()
+    sealed = seal_all(keyring, store)
+    progress = rotated(keyring, store)
+    assert not progress.counts["unusable"]
+    assert store.counts() == {5: 20}
+    assert_readable(keyring, store, sealed)
+
+
 def test_an_erased_key_stays_erased_and_a_new_one_stays_new(keyring: KeyringFile, path: Path) -> None:
     class Erasing(Watched):
         """Erases two fragments between the page's read and its write; one gets a new key."""
