@@ -225,6 +225,12 @@ class ProfileReader:
         reader._reads_always = path
         return reader
 
+    def as_of(self, now_ms: int | None = None) -> ProfileReader:
+        """A reader that derives all attributes as of one moment, by default now."""
+        reader, moment = copy.copy(self), self.now_ms() if now_ms is None else now_ms
+        reader.now_ms = lambda: moment
+        return reader
+
     def visible(self, profile: Profile) -> Profile:
         """A profile of this reader without what its clearance hides."""
         if self._reads_always is None:

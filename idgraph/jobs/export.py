@@ -91,7 +91,7 @@ class DownloadedExport(Export):
 
     def __init__(self, parameters: ExportParameters, context: JobContext) -> None:
         """Raises QueryError."""
-        reader, index = context.reader, context.resources().index
+        reader, index = context.reader.as_of(), context.resources().index
         segment, self._table = parameters.segment, None
         total, self._profiles_found = expected(index), reader.scan()
         if segment is not None:

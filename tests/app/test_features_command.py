@@ -139,3 +139,15 @@ def test_only_members_of_a_segment_have_features(shop: CommandLine) -> None:
         assert table.to_arrow()[ORDERS].null_count == 4
         with pytest.raises(QueryError, match="no segment is called nobody"):
             profiles.features(labels(), [ORDERS], segment="nobody")
+
+
+def test_an_export_is_of_one_moment(shop: CommandLine) -> None:
+    def orders_at(*options: str) -> int:
+        lines = map(json.loads, shop("export", *options).stdout.splitlines())
+        return sum(each["attributes"]["behaviour"]["orders30d"] for each in lines)
+
+    early, between, late = (orders_at("--as-of", f"2024-03-0{day}T02:00:00+02:00") for day in (1, 3, 8))
+    assert early < between < late
+    assert orders_at() == 0
+    assert shop("export", "--as-of", "2024-03-08T00:00:00").exit_code == 2
+    assert shop("export", "--as-of", "2024-03-08T00:00:00Z", "--segment", "everybody").exit_code == 2

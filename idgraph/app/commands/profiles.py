@@ -22,8 +22,9 @@ from idgraph.app.commands.context import (
 )
 from idgraph.app.exits import Exit
 from idgraph.app.terminal import console, counted, json_writer, print_json, print_table
-from idgraph.model.errors import ConfigError, NotFoundError
+from idgraph.model.errors import ConfigError, EventError, NotFoundError
 from idgraph.model.identifiers import given_identifier
+from idgraph.model.stamps import read_ordinal
 from idgraph.model.text import escape_control_chars
 
 if TYPE_CHECKING:
@@ -218,13 +219,20 @@ def export(
     clearance: Annotated[
         int, typer.Option("--clearance", min=0, max=100, help="Attributes above this level are left out.")
     ] = 100,
+    as_of: Annotated[
+        str | None,
+        typer.Option(
+            "--as-of",
+            help="RFC 3339 time as of which attributes are derived from timelines. Default: the begin of the export.",
+        ),
+    ] = None,
     who: JobWho = "",
     why: JobWhy = "",
 ) -> None:
     """Write all profiles, one canonical JSON line each, sorted by id; or a segment, or as Parquet.
 
-    Stores with equal profiles give equal bytes, once all stored values are sealed by the current policy. Without
-    --reveal, protected values are masked.
+    Stores with equal profiles give equal bytes, once all stored values are sealed by the current policy; where attributes
+    are derived from timelines, with the same --as-of. Without --reveal, protected values are masked.
     """
     from idgraph.app.jobs.view import showing
     from idgraph.jobs.export import (
@@ -247,8 +255,9 @@ def export(
         raise ConfigError("--partition, --columns and --key are of --format parquet")
     elif output is not None:
         require_export(output)
+    moment = _moment(as_of, segment)
     with wiring.opened(settings) as resources, wiring.job_runner(settings, is_command=True) as runner:
-        reader = wiring.profile_reader(settings, resources).with_clearance(clearance)
+        reader = wiring.profile_reader(settings, resources).with_clearance(clearance).as_of(moment)
         options: dict[str, Any] = {
             "provenance": provenance,
             "reveal": reveal,
@@ -281,6 +290,19 @@ def export(
         for warning in table.report() if table is not None else ():
             print(escape_control_chars(warning), file=sys.stderr)
         _report_exceptions(reader)
+
+
+def _moment(as_of: str | None, segment: str | None) -> int | None:
+    if as_of is None:
+        return None
+    if segment is not None:
+        raise ConfigError("--as-of is of all profiles: the members of a --segment are those of now")
+    try:
+        return read_ordinal(as_of)
+    except EventError:
+        raise ConfigError(
+            f"--as-of {escape_control_chars(as_of)} is no RFC 3339 time with an offset, as 2026-03-31T12:00:00Z"
+        ) from None
 
 
 def _report_exceptions(reader: ProfileReader) -> None:
