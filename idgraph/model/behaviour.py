@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Annotated, Literal, NamedTuple, Self
 
-from pydantic import Field, model_validator
+from pydantic import AwareDatetime, Field, model_validator
 
 from idgraph.model.attributes import DataType
 from idgraph.model.documents import Definition, FrozenDocument
@@ -57,6 +57,10 @@ class ActivityDefinition(Definition):
         ge=1,
         le=LARGEST_MOST,
         description="The newest so many entries of a person are kept.",
+    )
+    since: AwareDatetime | None = Field(
+        default=None,
+        description="Entries before this time may be missing: what is derived from a time before it is incomplete.",
     )
 
 

@@ -54,6 +54,10 @@ class BehaviourReader:
         self._derivations = [
             found for each in rules.derived if (found := _compiled(each.model_dump_json())) is not None
         ]
+        self._since = {
+            each.name: None if each.since is None else int(each.since.timestamp() * 1000)
+            for each in rules.activities
+        }
         self._read = sorted({name for each in rules.derived for name in each.activities})
         self._asks_attributes = any(
             each.expression is not None or each.model is not None for each in rules.derived
@@ -173,7 +177,9 @@ class BehaviourReader:
         attributes = self._attributes(person) if self._asks_attributes else {}
         entries = {name: each.entries for name, each in timelines.items()}
         whole_from = {
-            name: each.whole_from for name, each in timelines.items() if each.whole_from is not None
+            name: max(times)
+            for name, each in timelines.items()
+            if (times := [at for at in (each.whole_from, self._since[name]) if at is not None])
         }
         for moment in moments:
             yield moment, derive(self._derivations, entries, attributes, moment, whole_from)

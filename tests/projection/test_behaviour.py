@@ -101,6 +101,20 @@ def test_a_look_up_derives_as_of_now(pipeline: Pipeline) -> None:
     assert looked_up(pipeline, NOW_MS - 25 * DAY_MS)["orders30d"] == 1
 
 
+def test_a_window_is_complete_from_when_its_activity_left_entries(tmp_path: Path) -> None:
+    activity = ActivityDocument.model_validate(ORDER.model_dump() | {"since": at(31)})
+    pipeline = Pipeline(tmp_path, snapshot=with_behaviour([activity], [COUNT]))
+    pipeline.process(ORDERS)
+    reader = pipeline.reader()
+
+    def is_complete(now_ms: int) -> Any:
+        (profile,) = reader.as_of(now_ms).lookup(PERSON)
+        return profile.canonical(provenance=True)["provenance"][COUNT.path]["complete"]
+
+    assert not is_complete(NOW_MS - DAY_MS - 1)
+    assert is_complete(NOW_MS - DAY_MS)
+
+
 def test_order_and_duplicates_do_not_matter(tmp_path: Path) -> None:
     results = []
     for given in (ORDERS, [*reversed(ORDERS), *ORDERS]):
