@@ -1,10 +1,11 @@
-"""Views, Segments, Activities and Derived Attributes: the list, and one with its text, what it gives for the profiles that
-a person sees, and its versions."""
+"""Views, Segments, Activities, Derived Attributes and Triggers: the list, and one with its text, what it gives for the profiles
+that a person sees, and its versions. And the ledger of a trigger."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from inspect import getdoc
 from typing import Annotated, Any, Literal, NamedTuple, cast, get_args, get_origin
 
@@ -15,6 +16,7 @@ from idgraph.model import queries
 from idgraph.model.behaviour import DerivedDocument
 from idgraph.model.documents import NAME_PATTERN
 from idgraph.model.errors import ProfileServiceError, SpecError, TransformError
+from idgraph.model.triggers import Outcome, TriggerDocument
 from idgraph.model.views import SegmentDocument, ViewDocument
 from idgraph.web.conditional import etag_of, precondition
 from idgraph.web.cursors import PageRequest
@@ -25,6 +27,7 @@ from metadata_service.definitions import SEGMENTS, VIEWS
 from metadata_service.documents.problems import DocumentError, JsonFile, model_problems
 from metadata_service.documents.writing import difference, spec_text
 from metadata_service.storage.versions import VersionedDocuments
+from metadata_service.triggers import TRIGGERS
 from metadata_service.ui.page import (
     START_SECONDS,
     Number,
@@ -43,11 +46,14 @@ router = APIRouter()
 
 SHOWN = 50
 EXAMPLES = 10
+CROSSINGS = 100
+"""The newest so many of a trigger are counted in the list."""
+LEDGER_SHOWN = 1000
 
 
 class Shelf(NamedTuple):
     """A kind of definition on its pages: what people call it, what it is for, and the texts that a new one begins with, by what
-    it is made of. In these texts `$NAME` is its name, and `$ACTIVITY` an activity that is known."""
+    it is made of. In these texts `$NAME` is its name, `$ACTIVITY` and `$SEGMENT` one that is known."""
 
     documents: VersionedDocuments[Any, Any]
     title: str
@@ -56,6 +62,7 @@ class Shelf(NamedTuple):
     beginnings: Mapping[str, Mapping[str, Any]]
 
 
+_MESSAGE = {"expires": "1d", "limits": [{"most": 1, "per": "7d"}], "webhook": "crm"}
 _OF_ACTIVITY = {"activity": "$ACTIVITY"}
 SHELVES = {
     each.documents.path: each
@@ -109,6 +116,17 @@ SHELVES = {
                 "expression": {"path": "behaviour.$NAME", "expression": "activity.lastEvent"},
             },
         ),
+        Shelf(
+            TRIGGERS,
+            "Triggers",
+            "trigger",
+            "A trigger sends a message when a person enters or leaves a segment, or begins or ceases to meet a search: within "
+            "limits, and never for old events. Its ledger says for each crossing what came of it.",
+            {
+                "segment": {"when": {"segment": "$SEGMENT", "on": "entered"}, **_MESSAGE},
+                "search": {"when": {"q": "activity.lastSeenAt<now-30d", "on": "becomes_true"}, **_MESSAGE},
+            },
+        ),
     )
 }
 
@@ -136,7 +154,49 @@ def list_definitions(
     page.require("GET", f"/v1/{plural}")
     with page.database.read() as reading:
         found = shelf.documents.list(reading, paging, q, sort == "-name")
-    return page.render("definitions.html", plural=plural, shelf=shelf, page=found, q=q, sort=sort)
+    of_late = _of_late(page, (each.name for each in found.items)) if shelf.documents is TRIGGERS else None
+    return page.render(
+        "definitions.html", plural=plural, shelf=shelf, page=found, q=q, sort=sort, of_late=of_late
+    )
+
+
+def _of_late(page: OwnPage, names: Iterable[str]) -> dict[str, Counter[str]]:
+    """By trigger, how often each outcome is among the newest crossings; of those that the person sees."""
+    found: dict[str, Counter[str]] = {}
+    try:
+        with page.profiles() as client:
+            known = {each["name"] for each in client.call("GET", "triggers")["items"]}
+            for name in known.intersection(names):
+                lines = client.call("GET", "triggers", name, "ledger", params={"limit": CROSSINGS})["items"]
+                found[name] = Counter(each["outcome"] for each in lines)
+    except ProfileServiceError:
+        return found
+    return found
+
+
+@router.get("/ui/triggers/{name}/ledger")
+def show_ledger(page: SignedIn, name: Name, outcome: Outcome | Literal[""] = "") -> Response:
+    """The newest crossings of a trigger, with what came of each."""
+    page.require("GET", f"/v1/{TRIGGERS.path}/{name}")
+    with page.database.read() as reading:
+        trigger = TRIGGERS.get(reading, name)
+    lines: list[dict[str, Any]] = []
+    problem = ""
+    try:
+        lines = page.ask("GET", "triggers", name, "ledger", params={"limit": LEDGER_SHOWN})["items"]
+    except ProfileServiceError as error:
+        problem = said(error)
+    counts = Counter(each["outcome"] for each in lines)
+    return page.render(
+        "ledger.html",
+        trigger=trigger,
+        lines=[each for each in lines if outcome in ("", each["outcome"])],
+        counts=[(each, counts[each]) for each in get_args(Outcome)],
+        outcome=outcome,
+        problem=problem,
+        number=len(lines),
+        most=LEDGER_SHOWN,
+    )
 
 
 def show(
@@ -212,7 +272,8 @@ def _read(page: OwnPage, shelf: Shelf, name: str, text: str) -> tuple[Any, Any, 
 
 def _text(document: BaseModel) -> str:
     # The meaning of `q` at its saving stands beside it.
-    return spec_text(document, "query") if getattr(document, "q", None) is not None else spec_text(document)
+    is_meant = isinstance(document, TriggerDocument) or getattr(document, "q", None) is not None
+    return spec_text(document, "query") if is_meant else spec_text(document)
 
 
 def _tried(
@@ -261,10 +322,13 @@ def _page(
             known, versions = None, []
         if shelf.documents is ACTIVITIES:
             readers = [each.name for each in DERIVED_ATTRIBUTES.active(reading) if name in each.activities]
-        activity = next((each.name for each in ACTIVITIES.active(reading)), "order")
+        known_names = {
+            f"${kind.kind.upper()}": next((each.name for each in kind.active(reading)), kind.kind)
+            for kind in (ACTIVITIES, SEGMENTS)
+        }
     in_force = None if known is None else _text(known)
     if text is None:
-        text = in_force or _beginning(shelf, of, name, activity)
+        text = in_force or _beginning(shelf, of, {"$NAME": name} | known_names)
     return page.render(
         "definition.html",
         status,
@@ -307,7 +371,9 @@ def _fields(model: type[BaseModel], around: str = "") -> tuple[FieldHelp, ...]:
     return tuple(found)
 
 
-def _beginning(shelf: Shelf, of: str, name: str, activity: str) -> str:
+def _beginning(shelf: Shelf, of: str, names: Mapping[str, str]) -> str:
     begun = shelf.beginnings.get(of) or next(iter(shelf.beginnings.values()))
-    text = json.dumps({"name": name, "description": "", **begun}, indent=2)
-    return text.replace("$NAME", name).replace("$ACTIVITY", activity)
+    text = json.dumps({"name": "$NAME", "description": "", **begun}, indent=2)
+    for placeholder, name in names.items():
+        text = text.replace(placeholder, name)
+    return text

@@ -21,7 +21,7 @@ from tests.metadata_service.made_tokens import create_token
 from tests.metadata_service.ui.chromium import chromium, signed_in
 from tests.metadata_service.ui.site import EVENT, Site, Whole, whole_site
 from tests.metadata_service.ui.test_deciding import ANN, BEN, RULES, seen
-from tests.metadata_service.ui.test_definitions import LAST, ORDER, ORDERS, SEGMENT, VIEW
+from tests.metadata_service.ui.test_definitions import HELLO, LAST, ORDER, ORDERS, SEGMENT, VIEW, crossed
 from tests.metadata_service.ui.test_flows import report_of
 from tests.metadata_service.ui.test_governing import asked
 from tests.metadata_service.ui.test_sandboxes import edit
@@ -47,6 +47,9 @@ SHOWN = {
     "activities": "/ui/activities",
     "derived-attributes": "/ui/derived-attributes",
     "derived-attribute": "/ui/derived-attributes/orders30d",
+    "triggers": "/ui/triggers",
+    "trigger": "/ui/triggers/hello",
+    "ledger": "/ui/triggers/hello/ledger",
     "specs": "/ui/specs",
     "spec": "/ui/specs/shop-segment",
     "spec-editor": "/ui/specs/shop-segment/edit",
@@ -126,10 +129,11 @@ def furnished(whole: Whole) -> str:
     api.put("/v1/identity-rules?reason=An+address+is+one+customer%27s", json=RULES).raise_for_status()
     for plural, document in (
         *(("views", VIEW), ("segments", SEGMENT), ("activities", ORDER)),
-        *(("derived-attributes", LAST), ("derived-attributes", ORDERS)),
+        *(("derived-attributes", LAST), ("derived-attributes", ORDERS), ("triggers", HELLO)),
     ):
         named = f"/v1/{plural}/{document['name']}?reason=For+support"
         api.put(named, json=document).raise_for_status()
+    crossed(whole, "hello")
     acted(whole)
     asked(whole.site, "support.note", "Agents search it")
     wish = {"name": "try", "reason": "Count purchases"}

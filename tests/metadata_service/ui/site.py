@@ -149,6 +149,8 @@ class Whole(NamedTuple):
     consents: list[bytes]
     """The events that were published."""
     letters: SqliteDeadLetters
+    documents: DocumentFolder
+    """The profile service's own, such as the ledgers of triggers."""
 
     def process(self, given: Sequence[RawRecord]) -> None:
         """Map, protect, commit and project by the newest snapshot, and report what nobody declared."""
@@ -213,9 +215,10 @@ def whole_site(folder: Path) -> Iterator[Whole]:
             ),
             project=lambda _: pipeline.project().is_whole,
         )
+        service.documents = documents = DocumentFolder(folder)
         profiles = stack.enter_context(serving(create_profile_app(service)))
         app.state.pages.state.profile_source = ProfileSource(profiles)
-        whole = Whole(site, pipeline, client, jobs, published, letters)
+        whole = Whole(site, pipeline, client, jobs, published, letters, documents)
         whole.process([*records(600), raw(EVENT, source="segment")])
         eventually(following.is_ready)
         yield whole

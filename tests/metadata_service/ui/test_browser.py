@@ -19,6 +19,7 @@ from tests.lanes import long
 from tests.metadata_service.made_tokens import create_token
 from tests.metadata_service.ui.chromium import axe_violations, chromium, signed_in
 from tests.metadata_service.ui.site import EVENT, Whole
+from tests.metadata_service.ui.test_definitions import HELLO, crossed
 from tests.metadata_service.ui.test_timeline import BUYER, DERIVED, acted
 from tests.retail import raw
 from tests.servers.requirement import required
@@ -303,6 +304,8 @@ def test_no_page_has_a_serious_barrier(browser: Browser, whole: Whole, theme: st
                 "/ui/activities-new?name=order",
                 "/ui/derived-attributes",
                 "/ui/derived-attributes-new?name=orders30d&of=pattern",
+                "/ui/triggers",
+                "/ui/triggers-new?name=hello",
                 "/ui/profiles",
                 "/ui/profiles?q=activity.platform=web",
                 "/ui/profiles/user_id:3474",
@@ -315,6 +318,17 @@ def test_no_page_has_a_serious_barrier(browser: Browser, whole: Whole, theme: st
         ):
             page.goto(path)
             assert axe_violations(page) == [], path
+
+
+def test_the_ledger_of_a_trigger_is_narrowed_to_an_outcome(page: Page, whole: Whole) -> None:
+    whole.site.api().put("/v1/triggers/hello", json=HELLO).raise_for_status()
+    crossed(whole, "hello")
+    page.goto("/ui/triggers")
+    page.get_by_role("link", name="1 suppressed").click()
+    assert axe_violations(page) == []
+    page.get_by_role("link", name="Suppressed 1").press("Enter")
+    page.get_by_text("limit: 1 per 7d").wait_for()
+    assert page.get_by_text("until").count() == 0
 
 
 def test_a_derived_attribute_is_tried_before_it_is_published(browser: Browser, whole: Whole) -> None:

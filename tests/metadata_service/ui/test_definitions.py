@@ -1,18 +1,23 @@
-"""Views, segments, activities and derived attributes: written as JSON, tried on the profiles that a person sees, published,
-retired."""
+"""Views, segments, activities, derived attributes and triggers: written, tried on the profiles that a person sees, published,
+retired. And the ledger of a trigger."""
 
 from __future__ import annotations
 
 import html
 import json
 import re
+import time
 from typing import Any
 
 import pytest
 
+from idgraph.model.triggers import LedgerLine
 from metadata_service.storage.tokens import Role
-from tests.metadata_service.ui.site import Site, Whole
+from profile_service.trigger_ledger import TriggerLedger
+from tests.metadata_service.ui.site import EVENT, Site, Whole
 from tests.metadata_service.ui.test_pages import SCRIPT, editor_field
+from tests.retail import raw
+from tests.support.patience import eventually
 
 pytestmark = pytest.mark.slow
 
@@ -30,11 +35,13 @@ ORDERS: dict[str, Any] = {
     "path": "behaviour.orders30d",
     "window": {"activity": "order", "over": "30d"},
 }
+HELLO: dict[str, Any] = {"name": "hello", "when": {"q": "activity.lastEvent=Purchase"}, "webhook": "crm"}
 KINDS = [
     ("views", VIEW),
     ("segments", SEGMENT),
     ("activities", ORDER),
     ("derived-attributes", LAST),
+    ("triggers", HELLO),
 ]
 
 
@@ -106,6 +113,9 @@ def test_two_drafts_of_one_new_name_are_no_lost_edit(
         ("derived-attributes", LAST | {"expression": "a.["}, "/expression"),
         ("derived-attributes", LAST | {"path": "identity.email"}, "/path"),
         ("derived-attributes", ORDERS | {"name": "last"}, "/window/activity"),
+        ("triggers", HELLO | {"when": {"segment": "none"}}, "/when/segment"),
+        ("triggers", HELLO | {"when": {"q": "a=("}}, "/when/q"),
+        ("triggers", HELLO | {"view": "none"}, "/view"),
     ],
 )
 def test_a_mistake_is_shown_at_its_place(
@@ -199,6 +209,56 @@ def test_a_draft_is_tried_on_the_profiles_that_its_author_sees(whole: Whole) -> 
     shown = _tried(person.post("/ui/segments/buyers", {"text": json.dumps(SEGMENT), "act": "try"}))
     assert re.search(r"<b>[1-9]", shown)
     assert "/ui/profiles/" in shown
+
+
+def test_a_trigger_begins_with_a_segment_or_a_search(site: Site) -> None:
+    site.api().put("/v1/segments/buyers", json=SEGMENT).raise_for_status()
+    person = site.signed_in()
+    for made_of in ("segment", "search"):
+        begun = fields(person.get(f"/ui/triggers-new?name=of-{made_of}&of={made_of}"))
+        publish = begun | {"act": "publish", "reason": "new"}
+        assert "Published version 1" in person.post(f"/ui/triggers/of-{made_of}", publish)
+    listed = person.get("/ui/triggers")
+    assert "/ui/segments/buyers" in listed
+    assert "activity.lastSeenAt&lt;now-30d" in listed
+
+
+def crossed(whole: Whole, trigger: str) -> None:
+    """Let the ledger have crossings of three outcomes."""
+    whole.process([raw(EVENT | {"messageId": f"crosses for {trigger}"}, source="segment")])
+    known, now = whole.pipeline.store.name("user_id:3474"), round(time.time() * 1000)
+    outcomes: list[tuple[Any, str, int | None]] = [
+        ("fired", "", None),
+        ("suppressed", "limit: 1 per 7d", None),
+        ("held", "", now + 3_600_000),
+    ]
+    TriggerLedger(whole.documents).append(
+        LedgerLine(
+            f"{number:032x}", trigger, 1, person.hex(), number, now - 900_000, now - 60_000 + number, *each
+        )
+        for number, (person, each) in enumerate(zip((known, bytes(16), known), outcomes, strict=True))
+    )
+
+
+def test_the_ledger_of_a_trigger_shows_what_came_of_each_crossing(whole: Whole) -> None:
+    api, person = whole.site.api(), whole.site.signed_in()
+    api.put("/v1/triggers/hello", json=HELLO).raise_for_status()
+    place = "/ui/triggers/hello/ledger"
+    eventually(lambda: "No crossing yet" in person.get(place))
+    crossed(whole, "hello")
+    listed = re.sub("<[^>]+>", "", person.get("/ui/triggers?q=hello"))
+    assert "1 held, 1 suppressed, 1 fired" in listed
+    shown = person.get(place)
+    assert "limit: 1 per 7d" in shown
+    assert "/ui/profiles/user_id%3A3474" in shown
+    assert "nobody any more" in shown
+    assert shown.index(">Held<") < shown.index(">Suppressed<") < shown.index(">Fired<")
+    suppressed = person.get(f"{place}?outcome=suppressed")
+    assert "limit: 1 per 7d" in suppressed
+    assert ">Fired</span>" not in suppressed
+    assert "No crossing of this outcome" in person.get(f"{place}?outcome=failed")
+    person.get(f"{place}?outcome=lost", 422)
+    person.get("/ui/triggers/none/ledger", 404)
 
 
 def _tried(page: str) -> str:
