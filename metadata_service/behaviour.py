@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 from itertools import product
 
 from sqlalchemy.orm import Session
@@ -23,6 +24,7 @@ from metadata_service.attributes.catalogue import find_attributes, find_within
 from metadata_service.attributes.discovery import apply_schema_changes
 from metadata_service.attributes.policies import attributes_around, policies_of
 from metadata_service.attributes.rules import RESERVED, path_problem
+from metadata_service.models import model_content
 from metadata_service.storage.edits import Edit
 from metadata_service.storage.versions import Held, VersionedDocuments
 
@@ -50,7 +52,7 @@ def _derived(session: Session, definition: DerivedDefinition) -> DerivedDocument
     from transforms.behaviour.derivations import compile_derived
 
     document = DerivedDocument(**dict(definition), version=1)
-    compile_derived(document)
+    compile_derived(document, partial(model_content, session))
     if definition.status == "active":
         _check_path(session, definition)
         _check_activities(session, definition)

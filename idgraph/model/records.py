@@ -72,6 +72,31 @@ class ProvenanceRecord(BaseModel):
     reason: str
 
 
+class ModelTensor(BaseModel):
+    """An input or output of a model; `columns` is null where the model leaves their number open."""
+
+    name: str
+    type: str = Field(description="As ONNX names it: `float`, `int64`, `string`.")
+    columns: int | None
+
+
+class ModelInterface(BaseModel):
+    """What a model takes and gives, and its size."""
+
+    bytes: int
+    nodes: int
+    inputs: list[ModelTensor]
+    outputs: list[ModelTensor]
+
+
+class ModelRecord(ProvenanceRecord, ModelInterface):
+    """A model in the ONNX format, named by the SHA-256 digest of its bytes."""
+
+    digest: str
+    name: str = Field(description="Empty: nobody named it.")
+    used_by: list[str] = Field(description="The derived attributes in force that name it.")
+
+
 class RulesRecord(BaseModel):
     """The identity rules in force."""
 

@@ -13,7 +13,6 @@ from fastapi import APIRouter, FastAPI
 from fastapi.dependencies.models import Dependant
 from fastapi.exceptions import HTTPException
 from fastapi.openapi.utils import get_openapi
-from fastapi.params import Form
 from fastapi.routing import APIRoute, request_response
 from pydantic import BaseModel
 from starlette.datastructures import QueryParams
@@ -102,10 +101,14 @@ class StrictParameters:
         await app(scope, receive, send)
 
 
+_JSON = "application/json"
+
+
 def reading_app(route: APIRoute) -> ASGIApp:
     """The app of a route. If it has a JSON body, what the reader refuses is refused (422, with the place), and a body of
     another content type too (415)."""
-    if route.body_field is None or isinstance(route.body_field.field_info, Form):
+    field = route.body_field
+    if field is None or getattr(field.field_info, "media_type", _JSON) != _JSON:
         return route.app
     handle: Handler = route.get_route_handler()
 

@@ -17,7 +17,9 @@ from idgraph.model.errors import IdgraphError
 from idgraph.model.sandboxes import ItemKind, SandboxComparison, SandboxDifference, SandboxItem, SandboxRecord
 from idgraph.web.conditional import etag_of
 from idgraph.web.refusals import ClashError
+from metadata_service.behaviour import DERIVED_ATTRIBUTES
 from metadata_service.kinds import KINDS
+from metadata_service.models import copy_models
 from metadata_service.sandboxes.folder import SandboxFolder
 from metadata_service.storage.database import Database, revision_in
 from metadata_service.storage.tables import ChangeRow
@@ -41,6 +43,8 @@ def _created(database: Database, folder: SandboxFolder, name: str, actor: str, r
         database.read() as session,
         copy.write(actor, f"copied for {name}: {reason}") as edit,
     ):
+        used = {each.model.digest for each in DERIVED_ATTRIBUTES.all(session) if each.model is not None}
+        copy_models(session, edit, used)
         for kind in KINDS.values():
             kind.copy(session, edit)
         record = SandboxRecord(

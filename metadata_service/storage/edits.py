@@ -16,6 +16,7 @@ from metadata_service.storage.tables import ChangeRow, SnapshotRow
 
 Kind = Literal[
     ItemKind,
+    "model",
     "redaction",
     "token",
     "user",

@@ -19,6 +19,7 @@ from sqlalchemy import (
     ForeignKeyConstraint,
     Index,
     Integer,
+    LargeBinary,
     MetaData,
     String,
     Text,
@@ -188,6 +189,27 @@ class DocumentVersionRow(Base):
     version: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
     snapshot_version: Mapped[int] = mapped_column(ForeignKey("snapshots.version"), index=True)
     document: Mapped[str] = mapped_column(Text)
+
+
+class ModelRow(Base):
+    """A model of derived attributes. `document` has its inputs and outputs as JSON, `name` is empty without one. The digest
+    stands for the bytes in the chain of history."""
+
+    __tablename__ = "models"
+
+    digest: Mapped[str] = mapped_column(String(64), primary_key=True)
+    snapshot_version: Mapped[int] = mapped_column(ForeignKey("snapshots.version"), index=True)
+    name: Mapped[str] = mapped_column(Text)
+    document: Mapped[str] = mapped_column(Text)
+
+
+class ModelContentRow(Base):
+    """The bytes of a model, apart from what is listed."""
+
+    __tablename__ = "model_contents"
+
+    digest: Mapped[str] = mapped_column(ForeignKey("models.digest"), primary_key=True)
+    content: Mapped[bytes] = mapped_column(LargeBinary)
 
 
 class DiscoveryCountRow(Base):

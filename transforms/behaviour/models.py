@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, TypeAlias
 from idgraph.model import paths
 from idgraph.model.behaviour import AppliedModel
 from idgraph.model.errors import SpecError
+from idgraph.model.records import ModelInterface, ModelTensor
 from transforms.behaviour.windows import Derived
 
 LoadModel: TypeAlias = Callable[[str], bytes]
@@ -58,6 +59,30 @@ def check_model(content: bytes) -> str:
         # The library's errors have no common class but this one.
         raise SpecError("the file is no valid ONNX model", hint=_first_line(error)) from None
     return hashlib.sha256(content).hexdigest()
+
+
+def interface_of(content: bytes) -> ModelInterface:
+    """What a model that `check_model` accepted takes and gives."""
+    onnx = _library("onnx")
+    graph = onnx.load_model_from_string(content).graph
+    # Older formats list constants among the inputs.
+    constant = {each.name for each in graph.initializer}
+
+    def shown(each: Any) -> ModelTensor:
+        tensor = each.type.tensor_type
+        *_, last = tensor.shape.dim or [None]
+        return ModelTensor(
+            name=each.name,
+            type=onnx.TensorProto.DataType.Name(tensor.elem_type).lower(),
+            columns=last.dim_value if last is not None and last.HasField("dim_value") else None,
+        )
+
+    return ModelInterface(
+        bytes=len(content),
+        nodes=len(graph.node),
+        inputs=[shown(each) for each in graph.input if each.name not in constant],
+        outputs=[shown(each) for each in graph.output],
+    )
 
 
 def _check_parts(model: Any) -> None:
