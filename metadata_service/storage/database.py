@@ -4,14 +4,14 @@ Writers are serialised, by `BEGIN IMMEDIATE` on SQLite and by an advisory lock o
 service processes can share one database and snapshot versions commit in their order.
 
 Alembic's revisions are the numbers of formats: "0001" is 1. Alembic itself is loaded only where there is
-something to migrate.
+something to make or to migrate.
 """
 
 from __future__ import annotations
 
 import sqlite3
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,7 +20,6 @@ from sqlalchemy import (
     URL,
     Connection,
     Engine,
-    MetaData,
     create_engine,
     event,
     inspect,
@@ -37,7 +36,7 @@ from idgraph.model.errors import ConfigError, IdgraphError, StoreError
 from idgraph.model.formats import require_format
 from idgraph.repeating import Outage
 from metadata_service.storage.edits import Edit
-from metadata_service.storage.tables import Base, HistoryRow
+from metadata_service.storage.tables import Base, HistoryRow, create_tables
 from metadata_service.storage.tries import Tries
 
 BUSY_MILLISECONDS = 10_000
@@ -303,22 +302,23 @@ _OLDER = (
     "keep using the idgraph that wrote it, or note its specs, attributes and rules with that one (`idgraph specs show`, "
     "`attributes show`, `rules show`), move the database away, start again and apply them"
 )
+_SINCE_1 = ("requests", "request_steps", "models", "model_contents", "users.confirmed_by")
+"""Tables and columns that format 1 does not have."""
 _alembic_is_global = threading.Lock()
 
 
 def upgrade_schema(connection: Connection, key: bytes) -> set[int]:
-    """Run the missing migrations in the transaction that the connection is in; gives the versions whose rows
-    they moved, which the history (of this key) gets anew. Raises ConfigError for a format that this idgraph
+    """Make the tables, or run the missing migrations, in the transaction that the connection is in; gives the versions
+    whose rows they moved, which the history (of this key) gets anew. Raises ConfigError for a format that this idgraph
     does not read."""
     found = format_of(connection)
     if found == NEWEST:
-        _require_whole(connection, Base.metadata)
+        _require_whole(connection)
         return set()
     require_format_of(connection)
 
     from alembic import command
     from alembic.config import Config
-    from alembic.script import ScriptDirectory
 
     config = Config()
     # Alembic reads it as a format string.
@@ -326,9 +326,13 @@ def upgrade_schema(connection: Connection, key: bytes) -> set[int]:
     rewritten: set[int] = set()
     config.attributes.update(connection=connection, key=key, rewritten=rewritten)
     with _alembic_is_global:
-        if found == 1:
-            _require_whole(connection, ScriptDirectory.from_config(config).get_revision("0001").module.TABLES)
-        command.upgrade(config, "head")
+        if found is None:
+            create_tables(connection)
+            command.stamp(config, "head")
+        else:
+            if found == 1:
+                _require_whole(connection, without=_SINCE_1)
+            command.upgrade(config, "head")
     return rewritten
 
 
@@ -347,14 +351,17 @@ def format_of(connection: Connection) -> int | None:
     return None if found is None else int(found)
 
 
-def _require_whole(connection: Connection, tables: MetaData) -> None:
+def _require_whole(connection: Connection, without: Collection[str] = ()) -> None:
     """A database of before the first release has other tables under the same number."""
     found = {
         table: {column["name"] for column in columns}
         for (_, table), columns in inspect(connection).get_multi_columns().items()
     }
-    if not all(
-        found.get(name, set()).issuperset(each.columns.keys()) for name, each in tables.tables.items()
+    expected = (column for table in Base.metadata.sorted_tables for column in table.columns)
+    if any(
+        column.name not in found.get(column.table.name, ())
+        for column in expected
+        if column.table.name not in without and str(column) not in without
     ):
         _require(connection, 0)
 

@@ -1,18 +1,20 @@
 """The tables, as typed ORM classes.
 
-Versions and the change log are append-only; the migrations add triggers that refuse to alter or delete
-them. `attributes` and `specs` are what is looked up: one row each, pointing at the latest version.
+Versions and the change log are append-only: triggers refuse to alter or delete them. `attributes` and `specs` are what is looked up: one row each, pointing at the latest version.
 Documents are kept as the JSON text that is served, so that key order survives and a snapshot is a join of
 texts.
 """
 
 from __future__ import annotations
 
+import secrets
+from collections.abc import Collection
 from datetime import UTC, date, datetime
 from typing import Any
 
 from sqlalchemy import (
     BigInteger,
+    Connection,
     DateTime,
     Dialect,
     ForeignKey,
@@ -25,6 +27,8 @@ from sqlalchemy import (
     Text,
     TypeDecorator,
     UniqueConstraint,
+    insert,
+    text,
 )
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
@@ -330,3 +334,60 @@ class SessionRow(Base):
     began: Mapped[datetime] = mapped_column(UtcTime)
     used: Mapped[datetime] = mapped_column(UtcTime)
     is_link: Mapped[bool] = mapped_column(default=False)
+
+
+_APPEND_ONLY = {
+    "snapshots": "",
+    "history": "",
+    "changes": "",
+    "attribute_versions": "",
+    "document_versions": "",
+    "requests": "",
+    "request_steps": "",
+    "models": "",
+    "model_contents": "",
+    "spec_versions": " OF name, version, snapshot_version, document",
+}
+"""Tables whose rows are never deleted, with the columns that never change (all, if none are named)."""
+
+_REDACTABLE = {
+    "changes": ("subject", "id, snapshot_version, kind, subject_version, action"),
+    "attribute_versions": ("path", "version, snapshot_version"),
+    "requests": ("subject", "id, snapshot_version, kind, base"),
+}
+"""Tables of which a redaction replaces a name, the column of that name, and those that stay as they are."""
+
+
+def create_tables(connection: Connection) -> None:
+    """Make the tables of the newest format, with their triggers and the first row of the history."""
+    Base.metadata.create_all(connection)
+    first = {"version": 0, "nonce": secrets.token_hex(8), "at": datetime.now(UTC), "actor": "", "reason": ""}
+    connection.execute(insert(SnapshotRow).values(first))
+    start = {"version": 0, "content": "", "rewritten": "{}", "mac": secrets.token_hex(32)}
+    connection.execute(insert(HistoryRow).values(start))
+    if connection.dialect.name == "postgresql":
+        connection.execute(
+            text(
+                "CREATE FUNCTION idgraph_append_only() RETURNS trigger LANGUAGE plpgsql AS "
+                "$$ BEGIN RAISE EXCEPTION '% is append-only', TG_TABLE_NAME; END $$"
+            )
+        )
+    refuse_rewriting(connection, _APPEND_ONLY)
+
+
+def refuse_rewriting(connection: Connection, tables: Collection[str]) -> None:
+    """Add the triggers of some of the append-only tables."""
+    postgresql = connection.dialect.name == "postgresql"
+    for table in tables:
+        for event, when in (("update", f"UPDATE{_APPEND_ONLY[table]}"), ("delete", "DELETE")):
+            head = f"CREATE TRIGGER {table}_{event} BEFORE {when} ON {table} FOR EACH ROW"
+            if event == "update" and table in _REDACTABLE:
+                name, kept = _REDACTABLE[table]
+                # Also of NULL: of a change to no version of its subject.
+                same = "IS NOT DISTINCT FROM" if postgresql else "IS"
+                held = [f"NEW.{each} {same} OLD.{each}" for each in kept.split(", ")]
+                head += f" WHEN (NOT (NEW.{name} LIKE 'redacted.%' AND {' AND '.join(held)}))"
+            refusal = f"BEGIN SELECT RAISE(ABORT, '{table} is append-only'); END"
+            connection.execute(
+                text(f"{head} {'EXECUTE FUNCTION idgraph_append_only()' if postgresql else refusal}")
+            )

@@ -13,7 +13,7 @@ from typing import get_args
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
-from sqlalchemy import String, inspect, text
+from sqlalchemy import String, create_engine, inspect, text
 from sqlalchemy.exc import OperationalError, SQLAlchemyError
 
 from idgraph.model.attributes import AttributeDefinition, DataType
@@ -21,11 +21,25 @@ from idgraph.model.errors import ConfigError
 from idgraph.web.cursors import PageRequest
 from metadata_service.attributes.catalogue import carry_out, plan_attribute
 from metadata_service.attributes.discovery import apply_schema_changes
-from metadata_service.storage.database import Database, open_database
+from metadata_service.storage.database import NEWEST, Database, open_database
 from metadata_service.storage.edits import Action, Kind
 from metadata_service.storage.tables import Base, ChangeRow, DocumentVersionRow
 from metadata_service.storage.versions import list_changes
 from tests.metadata_service.conftest import sqlite_url
+from tests.upgrades import metadata_1
+
+APPEND_ONLY = (
+    "snapshots",
+    "history",
+    "changes",
+    "attribute_versions",
+    "document_versions",
+    "requests",
+    "request_steps",
+    "models",
+    "model_contents",
+)
+"""Tables of which no column ever changes."""
 
 
 def declare(database: Database, path: str, description: str = "") -> None:
@@ -34,8 +48,16 @@ def declare(database: Database, path: str, description: str = "") -> None:
         carry_out(edit, plan_attribute(edit, definition, lambda _known: None))
 
 
-def test_migrations_make_the_tables_that_the_code_expects(database: Database) -> None:
-    with database.engine.connect() as connection:
+@pytest.mark.parametrize("is_upgraded", [False, True])
+def test_a_database_has_the_tables_and_triggers_that_the_code_expects(
+    database_url: str, is_upgraded: bool
+) -> None:
+    if is_upgraded:
+        engine = create_engine(database_url)
+        with engine.begin() as connection:
+            metadata_1.create(connection)
+        engine.dispose()
+    with closing(open_database(database_url)) as database, database.engine.connect() as connection:
         # SQLite takes no notice of a text's length, and cannot change one.
         is_exact = connection.dialect.name != "sqlite"
 
@@ -44,6 +66,16 @@ def test_migrations_make_the_tables_that_the_code_expects(database: Database) ->
 
         options = {"compare_type": is_exact, "include_object": is_compared}
         assert compare_metadata(MigrationContext.configure(connection, opts=options), Base.metadata) == []
+        listed = (
+            "SELECT tgname FROM pg_trigger WHERE NOT tgisinternal"
+            if is_exact
+            else "SELECT name FROM sqlite_master WHERE type = 'trigger'"
+        )
+        tables = [*APPEND_ONLY, "spec_versions"]
+        assert sorted(connection.scalars(text(listed))) == sorted(
+            f"{table}_{event}" for table in tables for event in ("update", "delete")
+        )
+        assert connection.scalar(text("SELECT version_num FROM alembic_version")) == f"{NEWEST:04}"
 
 
 def test_each_kind_fits_its_columns() -> None:
@@ -99,15 +131,7 @@ def test_sqlite_is_set_up_for_several_processes(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "table",
-    [
-        "snapshots",
-        "changes",
-        "attribute_versions",
-        "spec_versions",
-        "document_versions",
-        "requests",
-        "request_steps",
-    ],
+    [each for each in (*APPEND_ONLY, "spec_versions") if each not in ("history", "models", "model_contents")],
 )
 def test_history_cannot_be_rewritten(database: Database, table: str) -> None:
     declare(database, "a")

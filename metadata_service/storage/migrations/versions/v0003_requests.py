@@ -25,8 +25,7 @@ from sqlalchemy import (
 )
 
 from metadata_service.storage.history import altered_versions
-from metadata_service.storage.migrations.versions.v0001_first_tables import refuse_rewriting
-from metadata_service.storage.tables import UtcTime
+from metadata_service.storage.tables import UtcTime, refuse_rewriting
 
 revision = "0003"
 down_revision = "0002"
@@ -34,8 +33,6 @@ branch_labels = None
 depends_on = None
 
 MOVED = ("grant_answers", "policy_decisions", "grant_requests", "policy_changes")
-APPEND_ONLY = {"requests": "", "request_steps": ""}
-REDACTABLE = {"requests": ("subject", "id, snapshot_version, kind, base")}
 _ORDERED = Text().with_variant(Text(collation="C"), "postgresql")
 _COUNTER = BigInteger().with_variant(Integer(), "sqlite")
 
@@ -82,7 +79,7 @@ def upgrade() -> None:
             connection.execute(
                 select(func.setval(func.pg_get_serial_sequence(table.name, "id"), last, False))
             )
-    refuse_rewriting(APPEND_ONLY, REDACTABLE)
+    refuse_rewriting(connection, (requests.name, steps.name))
 
 
 def _grant(row: dict[str, Any], first: int) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from alembic import op
 from sqlalchemy import BigInteger, Column, ForeignKey, Integer, LargeBinary, String, Text
 
-from metadata_service.storage.migrations.versions.v0001_first_tables import refuse_rewriting
+from metadata_service.storage.tables import refuse_rewriting
 
 revision = "0004"
 down_revision = "0003"
@@ -29,4 +29,4 @@ def upgrade() -> None:
         Column("digest", String(64), ForeignKey("models.digest"), primary_key=True),
         Column("content", LargeBinary, nullable=False),
     )
-    refuse_rewriting({"models": "", "model_contents": ""}, {})
+    refuse_rewriting(op.get_bind(), ("models", "model_contents"))
