@@ -138,8 +138,8 @@ def joined_pages(change: TimelineChange, stored: Mapping[PageKey, bytes]) -> Pag
 
 
 class Timeline(NamedTuple):
-    """The entries of one activity that show, in their order. Before `whole_from` (epoch milliseconds) the bounds have dropped
-    some; None: they have not been met."""
+    """The entries of one activity that show, in their order. Before `whole_from` (epoch milliseconds) the bounds may have dropped
+    some; None: there was none."""
 
     entries: Sequence[Entry]
     whole_from: int | None
@@ -156,9 +156,8 @@ def timeline(
     found = list(pages)
     oldest = max((day for day, _ in found), default=0) - keep_days
     kept = union(each for day, page in found if day >= oldest for each in decode_page(page))[-most:]
-    whole_from = kept[0].time + 1 if len(kept) == most else None
-    if whole_from is None and any(day < oldest for day, _ in found):
-        whole_from = oldest * DAY_MS
+    # Commits remove what `keep` drops, so that nobody knows whether there was any.
+    whole_from = kept[0].time + 1 if len(kept) == most else oldest * DAY_MS if found else None
     if taken_back:
         kept = [each for each in kept if each[1:3] not in taken_back]
     return Timeline(kept, whole_from)

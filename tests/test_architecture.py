@@ -61,10 +61,9 @@ ONLY_IN: dict[str, tuple[str, ...]] = {
     "pyspark": ("ingestion/spark/", "ingestion/sources/"),
     "py4j": (),
     "pyarrow": (
-        "idgraph/app/commands/features.py",
-        "idgraph/app/features.py",
         "idgraph/app/payload_rows.py",
         "idgraph/app/reader.py",
+        "idgraph/jobs/features/",
         "idgraph/jobs/suggestions.py",
         "ingestion/spark/",
         "profile_service/tables.py",

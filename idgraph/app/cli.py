@@ -47,7 +47,7 @@ COMMANDS = {
     "search": "profiles:search",
     "export": "profiles:export",
     "timeline": "behaviour:timeline",
-    "features": "features:features",
+    "features": "features:commands",
     "explain": "links:explain",
     "links": "links:commands",
     "suggest": "suggest:commands",

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
-    from idgraph.app.features import Features
+    from idgraph.jobs.features.columns import Features
     from idgraph.model.index import FacetCount
 
 log = logging.getLogger(__name__)
@@ -171,28 +171,33 @@ class Scan(_Tables):
 
 class FeatureTable:
     """Labels with their features, in the order of the labels. `without_profile` is the number of those whose identifier belongs
-    to nobody, `outside` of those outside the segment: their features are null."""
+    to nobody, `outside` of those outside the segment: their features are null. Whatever reads Arrow streams takes it, as
+    `polars.DataFrame` does."""
 
     def __init__(self, frame: Any, table: pa.Table, features: Features, made: pa.Table) -> None:
+        from idgraph.jobs.features.columns import NOBODY, OUTSIDE
+
         self._frame, self._table, self._made = frame, table, made
-        self.without_profile, self.outside = features.without_profile, features.outside
+        self.without_profile, self.outside = features.counts[NOBODY], features.counts[OUTSIDE]
 
     def __len__(self) -> int:
         return len(self._table)
 
     def to_arrow(self) -> pa.Table:
         """The labels' columns, then the features as their columns of an export."""
-        table = self._table
-        for field, column in zip(self._made.schema, self._made.columns, strict=True):
-            table = table.append_column(field, column)
-        return table
+        from idgraph.jobs.features.columns import with_features
+
+        return with_features(self._table, self._made)
+
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        return self.to_arrow().__arrow_c_stream__(requested_schema)
 
     def to_pandas(self) -> pd.DataFrame:
         """The same as a data frame; one that was given keeps its index. Raises ConfigError where pandas is not installed."""
         from profile_service.tables import data_frame
 
         made = data_frame(self._made)
-        given = self._table.to_pandas() if self._frame is self._table else self._frame
+        given = self._frame if _is_pandas(self._frame) else self._table.to_pandas()
         return given.assign(**{name: made[name].array for name in made})
 
 
@@ -273,31 +278,32 @@ class Reader:
 
     def features(
         self,
-        frame: pa.Table | pd.DataFrame,
+        frame: Any,
         columns: Sequence[str],
         *,
         segment: str | None = None,
         clearance: int = HIGHEST,
+        complete: bool = False,
     ) -> FeatureTable:
         """For each label, a row of `frame` with an `identifier` and a `time` (epoch milliseconds or timestamps; without a zone
-        UTC), the derived attributes `columns` as of that time. `latest:PATH` allows attributes of which only the latest value
-        is known. With a `segment` the others have no features. Raises QueryError."""
+        UTC), the derived attributes `columns` as of that time. `frame` is a data frame of pandas or Polars, an Arrow table, or
+        anything that is an Arrow stream. `latest:PATH` allows attributes of which only the latest value is known. With a
+        `segment` the others have no features. `complete` adds to each derived attribute a column `PATH:is_complete`. Raises
+        QueryError."""
         import pyarrow as pa
 
-        from idgraph.app.features import Features, labels
         from idgraph.jobs.export import members
+        from idgraph.jobs.features.columns import NOBODY, Features, labels, report, require_labels
 
-        table = frame if isinstance(frame, pa.Table) else pa.Table.from_pandas(frame)
+        table = pa.Table.from_pandas(frame) if _is_pandas(frame) else pa.table(frame)
         reader = self.current().with_clearance(clearance)
         among = None if segment is None else {each.id for each in members(reader, segment, reveal=False)}
         names = [columns] if isinstance(columns, str) else list(dict.fromkeys(columns))
-        for name in names:
-            if name in table.column_names:
-                raise QueryError(f"the labels have a column {name} already")
-        features = Features(reader, names, among)
+        require_labels(table.schema, names)
+        features = Features(reader, names, among, complete)
         made = features.columns(*labels(table))
-        self._require_keyring(features.without_profile < len(table))
-        for warning in features.report():
+        self._require_keyring(features.counts[NOBODY] < len(table))
+        for warning in report(features.counts):
             log.warning("%s", warning)
         self._report(reader)
         return FeatureTable(frame, table, features, made)
@@ -365,6 +371,10 @@ class Reader:
         if reader.unreadable:
             log.warning("%d protected values cannot be opened by this keyring", reader.unreadable)
             reader.unreadable = 0
+
+
+def _is_pandas(frame: object) -> bool:
+    return type(frame).__module__.partition(".")[0] == "pandas"
 
 
 def _identifier(given: object) -> Identifier:

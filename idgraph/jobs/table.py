@@ -9,6 +9,7 @@ from idgraph.jobs.access import ACCESS
 from idgraph.jobs.backfill import BACKFILL
 from idgraph.jobs.erase.persons import ERASE
 from idgraph.jobs.export import EXPORT
+from idgraph.jobs.features.job import FEATURES
 from idgraph.jobs.preview import PREVIEW
 from idgraph.jobs.reconcile import RECONCILE
 from idgraph.jobs.reencrypt.policy_change import REENCRYPT
@@ -24,6 +25,7 @@ JOBS: Mapping[JobKind, JobType[Any, Any]] = {
     JobKind.RECONCILE: RECONCILE,
     JobKind.REENCRYPT: REENCRYPT,
     JobKind.EXPORT: EXPORT,
+    JobKind.FEATURES: FEATURES,
     JobKind.REPLAY: REPLAY,
     JobKind.BACKFILL: BACKFILL,
     JobKind.RESOLVE: RESOLVE,

@@ -42,6 +42,7 @@ class JobKind(StrEnum):
     ROTATE = "rotate"
     ERASE = "erase"
     EXPORT = "export"
+    FEATURES = "features"
     PREVIEW = "preview"
     RESOLVE = "resolve"
     ACCESS = "access"

@@ -41,6 +41,20 @@ class Behaviour(NamedTuple):
         return {each.path: each.parts[0].value for each in self.leaves}
 
 
+class AsOf(NamedTuple):
+    """The values of derived attributes as of a moment, by path, and the paths of definitions whose result is incomplete."""
+
+    values: Mapping[str, Any]
+    incomplete: Sequence[str] = ()
+
+    def is_complete(self, path: str) -> bool:
+        """Whether no entry is missing that would count for the value at a path."""
+        return not any(paths.is_within(path, each) or paths.is_within(each, path) for each in self.incomplete)
+
+
+NOTHING_DERIVED = AsOf({})
+
+
 class BehaviourReader:
     """Derives attributes of persons of one store, by the definitions of one snapshot. One per thread."""
 
@@ -112,8 +126,8 @@ class BehaviourReader:
 
     def as_of(
         self, persons: Sequence[Person], moments: Mapping[str, Collection[int]]
-    ) -> Iterator[tuple[str, Mapping[int, Mapping[str, Any]]]]:
-        """For each person (her id) by moment the values by path, as `of` has them. Each person's timelines are read once; one
+    ) -> Iterator[tuple[str, Mapping[int, AsOf]]]:
+        """For each person (her id) by moment what is derived, as `of` has it. Each person's timelines are read once; one
         whose timelines are damaged is left out. Raises StoreError."""
         pages = self._pages(persons, self._read)
         for person in persons:
@@ -122,17 +136,16 @@ class BehaviourReader:
             except DamagedStateError:
                 continue
             results = self._results_at(person, timelines, moments[person.id])
-            yield (
-                person.id,
-                {
-                    moment: {
-                        path: value
-                        for each, result in zip(self._derivations, derived, strict=True)
-                        for path, value in _by_path(each.definition, result)
-                    }
-                    for moment, derived in results
-                },
-            )
+            yield person.id, {moment: self._as_of(derived) for moment, derived in results}
+
+    def _as_of(self, results: Sequence[Derived]) -> AsOf:
+        values: dict[str, Any] = {}
+        incomplete = []
+        for each, result in zip(self._derivations, results, strict=True):
+            values.update(_by_path(each.definition, result))
+            if not result.is_complete:
+                incomplete.append(each.definition.path)
+        return AsOf(values, incomplete)
 
     def timelines(self, person: Person, activities: Collection[str]) -> dict[str, Sequence[Entry]]:
         """The entries of a person by activity, of those of these activities that are in force. Raises StoreError,

@@ -30,7 +30,7 @@ BY_HISTORY = (
 """They act through the metadata service, or on its database: its history has them."""
 OPEN = (
     "attributes changes, attributes search, attributes show, audit verify, behaviour list, bench, check, dead-letters list, demo, doctor, explain, "
-    "features, flows show, index create, index follow, index versions, jobs list, jobs show, keys list, links history, links list, "
+    "flows show, index create, index follow, index versions, jobs list, jobs show, keys list, links history, links list, "
     "links show, links violations, map, package, publish, rules check, rules show, rules try, run, sandboxes compare, "
     "sandboxes list, serve metadata, serve profiles, specs diff, specs health, specs list, specs pull, specs show, "
     "store create, suggest find, timeline, tokens list, triggers ledger, triggers list, up, users list"
@@ -61,6 +61,12 @@ def flow(shell: CommandLine) -> str:
 def exported(shell: CommandLine) -> str:
     assert shell("export").exit_code == 0
     return str(shell.json("jobs", "list", "--json")[0]["id"])
+
+
+def features(shell: CommandLine) -> list[str]:
+    file = shell.folder / "labels.csv"
+    file.write_text(f"identifier,time\n{USER},0\n")
+    return [str(file), "--columns", "latest:demographics.gender", "--output", f"{shell.folder}/features.csv"]
 
 
 def pair(shell: CommandLine) -> list[str]:
@@ -105,6 +111,7 @@ AUDITED: dict[str, tuple[Words, str]] = {
     "dead-letters show": (lambda shell: [some_dead_letter(shell), "--reveal"], "reveal dead letter"),
     "erase": (lambda _: [USER, "--yes"], "start erase"),
     "export": (lambda _: ["--reveal"], "start export"),
+    "features add": (features, "start features"),
     "flows pause": (lambda shell: [flow(shell), "--why", "test"], "pause flow"),
     "flows resume": (lambda shell: [flow(shell), "--why", "test"], "resume flow"),
     "jobs cancel": (lambda shell: [exported(shell)], "cancel export"),

@@ -120,6 +120,55 @@ def test_the_command_writes_what_a_program_gets(
     assert shop("features", given, "--columns", ORDERS, "-o", out).exit_code == 2
 
 
+def test_a_file_is_written_a_few_rows_at_a_time(
+    shop: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = tmp_path / "labels.parquet"
+    given.mkdir()
+    table = labels(bought=pa.array([1, 0, None, 1], pa.int8()))
+    for part in range(2):
+        parquet.write_table(table.slice(2 * part, 2), given / f"part-{part}.parquet", row_group_size=1)
+
+    def written(name: str, at_once: int) -> bytes:
+        monkeypatch.setattr("idgraph.jobs.features.job.LABELS_AT_ONCE", at_once)
+        monkeypatch.setattr("idgraph.jobs.features.files.ROW_GROUP", 1)
+        result = shop("features", given, "--complete", "--columns", ORDERS, "-o", tmp_path / name)
+        assert result.exit_code == 0, result.output
+        return (tmp_path / name).read_bytes()
+
+    assert written("whole.parquet", 100) == written("parts.parquet", 3)
+    found = parquet.read_table(tmp_path / "parts.parquet")
+    assert found["bought"].to_pylist() == [1, 0, None, 1]
+    assert found[f"{ORDERS}:is_complete"].to_pylist() == [True, True, None, True]
+    (job,) = (each for each in shop.json("jobs", "list", "--json") if "parts" in each["what"]["output"])
+    assert (job["kind"], job["done"], job["counts"]) == ("features", 4, {"without_profile": 1})
+    assert job["what"]["columns"] == [ORDERS]
+
+
+def test_an_empty_file_has_the_columns(shop: CommandLine, tmp_path: Path) -> None:
+    parquet.write_table(labels().slice(0, 0), given := tmp_path / "none.parquet")
+    assert shop("features", given, "--columns", ORDERS, "-o", tmp_path / "out.parquet").exit_code == 0
+    found = parquet.read_table(tmp_path / "out.parquet")
+    assert (found.column_names, len(found)) == (["identifier", "time", ORDERS], 0)
+
+
+class OtherFrame:
+    """A data frame of a library that gives and takes Arrow streams, as that of Polars."""
+
+    def __init__(self, source: Any) -> None:
+        self.table = pa.RecordBatchReader.from_stream(source).read_all()
+
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        return self.table.__arrow_c_stream__(requested_schema)
+
+
+def test_frames_of_other_libraries_are_read_and_made(shop: CommandLine) -> None:
+    with library.open(shop.folder) as profiles:
+        found = profiles.features(OtherFrame(labels()), [ORDERS])
+        assert OtherFrame(found).table == profiles.features(labels(), [ORDERS]).to_arrow()
+        assert list(found.to_pandas().columns) == ["identifier", "time", ORDERS]
+
+
 def test_a_data_frame_keeps_its_index_and_columns(shop: CommandLine) -> None:
     frame = labels(score=[0.5, None, 1.0, 2.0]).to_pandas().set_index(pd.Index([7, 5, 5, 1]))
     with library.open(shop.folder) as profiles:

@@ -3,21 +3,38 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
-from idgraph.app.commands.context import keyed
-from idgraph.model.errors import ConfigError
-
-if TYPE_CHECKING:
-    import pyarrow as pa
+from idgraph.app.commands.context import JobWho, JobWhy, keyed, origin_of
 
 
-def features(
+class _LabelsFirst(TyperGroup):
+    """`idgraph features LABELS ...` is `idgraph features add LABELS ...`."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if args and args[0] not in (*self.commands, "-h", "--help"):
+            args = ["add", *args]
+        return super().parse_args(ctx, args)
+
+
+commands = typer.Typer(
+    cls=_LabelsFirst,
+    no_args_is_help=True,
+    help="Derived attributes as of the times of labels, to train a model: `idgraph features LABELS --columns A,B -o FILE`.",
+)
+
+
+@commands.command("add")
+def add(
     context: typer.Context,
     file: Annotated[
-        Path, typer.Argument(metavar="LABELS", help="Parquet or CSV with columns identifier and time.")
+        Path,
+        typer.Argument(
+            metavar="LABELS", help="Parquet or CSV with columns identifier and time; or a folder."
+        ),
     ],
     columns: Annotated[
         str,
@@ -34,51 +51,27 @@ def features(
     clearance: Annotated[
         int, typer.Option("--clearance", min=0, max=100, help="Attributes above this level are unknown.")
     ] = 100,
+    complete: Annotated[
+        bool,
+        typer.Option("--complete", help="Add columns PATH:is_complete: false where entries may be missing."),
+    ] = False,
+    who: JobWho = "",
+    why: JobWhy = "",
 ) -> None:
     """Write labels with their persons' derived attributes, each as of the label's time: what trains a model.
 
     A label is an identifier such as user_id:480 and a time: epoch milliseconds, or a timestamp (without a zone UTC). An entry
     counts if its time is before it. Rows keep their order and their other columns. An identifier of nobody has null features.
     """
-    from idgraph.app.reader import Reader
-    from idgraph.jobs.export_file import require_place, write_export
+    from idgraph.app.jobs.context import run_job
+    from idgraph.jobs.features.job import FEATURES, FeaturesParameters
 
-    form = _form(output)
-    require_place(output)
-    table = _read(file)
-    names = [each for part in columns.split(",") if (each := part.strip())]
-    with Reader(keyed(context)) as reader:
-        found = reader.features(table, names, segment=segment, clearance=clearance)
-    write_export(output, [_encoded(found.to_arrow(), form)])
-
-
-def _form(file: Path) -> str:
-    if file.suffix not in (".parquet", ".csv"):
-        raise ConfigError(f"{file}: its name must end in .parquet or .csv")
-    return file.suffix
-
-
-def _read(file: Path) -> pa.Table:
-    import pyarrow as pa
-    from pyarrow import csv, parquet
-
-    try:
-        return parquet.read_table(file) if _form(file) == ".parquet" else csv.read_csv(file)
-    # Its message may quote a value.
-    except pa.ArrowException:
-        raise ConfigError(f"{file}: is no {_form(file)[1:]} file that can be read") from None
-    except OSError as error:
-        raise ConfigError(f"{file}: {error.strerror or 'cannot be read'}") from None
-
-
-def _encoded(table: pa.Table, form: str) -> bytes:
-    import pyarrow as pa
-    from pyarrow import csv, parquet
-
-    stream = pa.BufferOutputStream()
-    try:
-        parquet.write_table(table, stream) if form == ".parquet" else csv.write_csv(table, stream)
-    except pa.ArrowException:
-        raise ConfigError("a column of lists cannot be in a CSV file; name the output .parquet") from None
-    content: bytes = stream.getvalue().to_pybytes()
-    return content
+    parameters = FeaturesParameters(
+        labels=file,
+        output=output,
+        columns=[each for part in columns.split(",") if (each := part.strip())],
+        segment=segment,
+        clearance=clearance,
+        complete=complete,
+    )
+    run_job(keyed(context), FEATURES, parameters, origin_of(who, why))

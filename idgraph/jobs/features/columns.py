@@ -7,9 +7,9 @@ counts for a label if its time is before the label's.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 
@@ -17,6 +17,7 @@ from idgraph.model.attributes import DataType
 from idgraph.model.errors import QueryError
 from idgraph.model.identifiers import Identifier, given_identifier
 from idgraph.model.query_language import attribute_hint
+from idgraph.projection.behaviour import NOTHING_DERIVED, AsOf
 from profile_service.reader import MASK
 from profile_service.tables import CELLS
 
@@ -27,18 +28,34 @@ if TYPE_CHECKING:
 IDENTIFIER, TIME = "identifier", "time"
 LATEST = "latest:"
 """Before a path: the attributes that events wrote are the latest ones, whatever the label's time."""
+COMPLETE = ":is_complete"
+"""Behind a path: the column that says whether every entry counts that would."""
+NOBODY, OUTSIDE, OTHER = "without_profile", "outside_segment", "null_values"
 READ_TOGETHER = 500
 _PER_SECOND = {"s": 1, "ms": 1000, "us": 1_000_000, "ns": 1_000_000_000}
+
+
+class _Answer(NamedTuple):
+    """Rows of one person's labels, what is derived as of each moment, and the values that events wrote."""
+
+    rows: Sequence[int]
+    derived: Mapping[int, AsOf]
+    latest: Mapping[str, Any]
 
 
 class Features:
     """The columns of features that one reader's clearance allows, and what is to be said of the labels after `columns`."""
 
     def __init__(
-        self, reader: ProfileReader, wanted: Sequence[str], among: Collection[str] | None = None
+        self,
+        reader: ProfileReader,
+        wanted: Sequence[str],
+        among: Collection[str] | None = None,
+        complete: bool = False,
     ) -> None:
         """`wanted` are paths of derived attributes, and with `latest:` before them of all. `among` are the ids of the profiles
-        that may have features; None for all. Raises QueryError."""
+        that may have features; None for all. `complete` adds to each derived attribute a column that says whether its value
+        is complete. Raises QueryError."""
         if not wanted:
             raise QueryError("name at least one column, as behaviour.orders30d")
         self._reader, self._among = reader, among
@@ -49,13 +66,20 @@ class Features:
         self._behaviour = reader.behaviour_reader.reading(
             [path for name, path in self._paths.items() if name not in self._plain]
         )
-        self.schema = pa.schema([pa.field(name, cells.arrow) for name, cells in self._cells.items()])
-        self.without_profile = 0
-        """The number of labels whose identifier belongs to nobody."""
-        self.outside = 0
-        """The number of labels of profiles that are not `among`."""
-        self.other: Counter[str] = Counter()
-        """By column, the number of values that it could not hold."""
+        self._complete = {
+            name: f"{name}{COMPLETE}" for name in self._paths if complete and name not in self._plain
+        }
+        self.schema = pa.schema(
+            each
+            for name, cells in self._cells.items()
+            for each in (
+                pa.field(name, cells.arrow),
+                *([pa.field(self._complete[name], pa.bool_())] if name in self._complete else []),
+            )
+        )
+        self.counts: Counter[str] = Counter()
+        """The number of labels whose identifier belongs to nobody, and of profiles that are not `among`; and by column that of
+        values that it could not hold."""
 
     def _type(self, name: str) -> DataType:
         path, types = name.removeprefix(LATEST), self._reader.column_types()
@@ -78,62 +102,63 @@ class Features:
     def columns(self, identifiers: Sequence[Any], times: Sequence[int]) -> pa.Table:
         """A row for each label, in their order; `times` are epoch milliseconds. Null without a value, and for an identifier of
         nobody. Raises StoreError, and QueryError for a text that is no identifier."""
-        columns: dict[str, list[Any]] = {name: [None] * len(times) for name in self._paths}
+        columns: dict[str, list[Any]] = {name: [None] * len(times) for name in self.schema.names}
         rows_by_text: dict[str, list[int]] = defaultdict(list)
         for row, text in enumerate(identifiers):
             rows_by_text[text].append(row)
-        self.without_profile += len(rows_by_text.pop(None, ()))  # type: ignore[call-overload]
+        self.counts[NOBODY] += len(rows_by_text.pop(None, ()))  # type: ignore[call-overload]
         remaining = iter(rows_by_text.items())
         while some := dict(islice(remaining, READ_TOGETHER)):
-            for rows, moments, latest in self._answers(some, times):
+            for rows, derived, latest in self._answers(some, times):
                 for row in rows:
-                    values = moments.get(times[row], {})
+                    as_of = derived.get(times[row])
+                    values = (as_of or NOTHING_DERIVED).values
                     for name, path in self._paths.items():
                         value = latest.get(path) if name in self._plain else values.get(path)
                         if value is not None and value is not MASK:
                             columns[name][row] = held = self._cells[name].held(value)
-                            self.other[name] += held is None
+                            if held is None:
+                                self.counts[f"{OTHER}/{name}"] += 1
+                    for name, column in self._complete.items():
+                        columns[column][row] = as_of and as_of.is_complete(self._paths[name])
         arrays = [pa.array(columns[field.name], field.type) for field in self.schema]
         return pa.Table.from_arrays(arrays, schema=self.schema)
 
-    def _answers(
-        self, rows_by_text: Mapping[str, Sequence[int]], times: Sequence[int]
-    ) -> Iterator[tuple[Sequence[int], Mapping[int, Mapping[str, Any]], Mapping[str, Any]]]:
-        """By person the rows of labels, the values by path as of each moment, and those of attributes that events wrote."""
+    def _answers(self, rows_by_text: Mapping[str, Sequence[int]], times: Sequence[int]) -> Iterator[_Answer]:
         persons: dict[str, Person] = {}
         rows_of: dict[str, list[int]] = defaultdict(list)
         owners = self._reader.owning_each([_identifier(text) for text in rows_by_text])
         for rows, found in zip(rows_by_text.values(), owners, strict=True):
             if not found.persons:
-                self.without_profile += len(rows)
+                self.counts[NOBODY] += len(rows)
             elif self._among is not None and self._reader.shown_name(found.persons[0].id) not in self._among:
-                self.outside += len(rows)
+                self.counts[OUTSIDE] += len(rows)
             else:
                 person = found.persons[0]
                 persons[person.id] = person
                 rows_of[person.id] += rows
         moments = {name: sorted({times[row] for row in rows}) for name, rows in rows_of.items()}
-        derived = self._behaviour.as_of(list(persons.values()), moments)
-        known = dict(derived) if not self._behaviour.is_empty else {}
+        known: dict[str, Mapping[int, AsOf]] = {}
         if not self._behaviour.is_empty:
+            known = dict(self._behaviour.as_of(list(persons.values()), moments))
             self._reader.damaged += sorted(rows_of.keys() - known.keys())
         for name, rows in rows_of.items():
             latest = {}
             if self._plain:
                 latest = {each.path: each.value for each in self._reader.profile_of(persons[name]).leaves}
-            yield rows, known.get(name, {}), latest
+            yield _Answer(rows, known.get(name, {}), latest)
 
-    def report(self) -> Iterator[str]:
-        """Notes that a reader of the columns has to know, a line each."""
-        for number, where in (
-            (self.without_profile, "nobody"),
-            (self.outside, "profiles outside the segment"),
-        ):
-            if number:
-                said = "label belongs" if number == 1 else "labels belong"
-                yield f"{number:,} {said} to {where}: null features"
-        for name, number in sorted((+self.other).items()):
-            yield f"{name}: {number:,} {'value is' if number == 1 else 'values are'} null, since the column cannot hold them"
+
+def report(counts: Counter[str]) -> Iterator[str]:
+    """Notes that a reader of the columns has to know, by `Features.counts`, a line each."""
+    for name, where in ((NOBODY, "nobody"), (OUTSIDE, "profiles outside the segment")):
+        if number := counts[name]:
+            said = "label belongs" if number == 1 else "labels belong"
+            yield f"{number:,} {said} to {where}: null features"
+    for name, number in sorted(counts.items()):
+        if name.startswith(f"{OTHER}/"):
+            column = name.removeprefix(f"{OTHER}/")
+            yield f"{column}: {number:,} {'value is' if number == 1 else 'values are'} null, since the column cannot hold them"
 
 
 def _identifier(text: Any) -> Identifier:
@@ -142,13 +167,19 @@ def _identifier(text: Any) -> Identifier:
     return given_identifier(text)
 
 
+def require_labels(schema: pa.Schema, added: Iterable[str]) -> None:
+    """Raises QueryError for a table that has no labels, or has one of the columns to be added."""
+    for name in (IDENTIFIER, TIME):
+        if schema.names.count(name) != 1:
+            raise QueryError(f"labels have one column {name}; these have {', '.join(schema.names) or 'none'}")
+    for name in added:
+        for column in (name, f"{name}{COMPLETE}"):
+            if column in schema.names:
+                raise QueryError(f"the labels have a column {column} already")
+
+
 def labels(table: pa.Table) -> tuple[list[Any], list[int]]:
     """The identifiers of a table and its times in epoch milliseconds, whole ones down. Raises QueryError."""
-    for name in (IDENTIFIER, TIME):
-        if table.column_names.count(name) != 1:
-            raise QueryError(
-                f"labels have one column {name}; these have {', '.join(table.column_names) or 'none'}"
-            )
     times = table.column(TIME)
     if times.null_count:
         raise QueryError(f"{times.null_count} labels have no {TIME}")
@@ -161,3 +192,10 @@ def labels(table: pa.Table) -> tuple[list[Any], list[int]]:
     per_second = _PER_SECOND[times.type.unit]
     whole = [each * 1000 // per_second for each in times.cast(pa.int64()).to_pylist()]
     return table.column(IDENTIFIER).to_pylist(), whole
+
+
+def with_features(table: pa.Table, made: pa.Table) -> pa.Table:
+    """The columns of labels, then those of their features."""
+    for field, column in zip(made.schema, made.columns, strict=True):
+        table = table.append_column(field, column)
+    return table

@@ -11,12 +11,12 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from idgraph.app.features import Features, labels
+from idgraph.jobs.features.columns import Features, labels, report, require_labels
 from idgraph.model.errors import QueryError
 from idgraph.model.identifiers import Identifier
 from idgraph.model.timelines import DAY_MS, PageKey
 from profile_service.reader import ProfileReader
-from tests.projection.test_behaviour import NOW_MS, derived, with_behaviour
+from tests.projection.test_behaviour import NOW_MS, ORDER, derived, with_behaviour
 from tests.retail import Pipeline, attribute, attributes, order
 
 COUNT = derived("behaviour.orders30d", window={"activity": "order", "function": "count", "over": "30d"})
@@ -57,8 +57,9 @@ def drawn(seed: int) -> list[dict[str, Any]]:
     ]
 
 
-def pipeline_of(folder: Path, orders: list[dict[str, Any]]) -> Pipeline:
-    known = with_behaviour(definitions=(COUNT, SUM, SESSIONS, PAIR, RATIO, MIXED))
+def pipeline_of(folder: Path, orders: list[dict[str, Any]], **bounds: Any) -> Pipeline:
+    activity = ORDER.model_copy(update=bounds)
+    known = with_behaviour((activity,), (COUNT, SUM, SESSIONS, PAIR, RATIO, MIXED))
     declared = {each.path: each for each in attributes()} | {
         path: attribute(path, kind) for path, kind in TYPES.items()
     }
@@ -117,8 +118,8 @@ def test_features_are_what_a_look_up_at_that_moment_shows(tmp_path: Path, seed: 
         different.add(row["behaviour.orders30d"])
     assert len(different) > 3
     unknown = sum(not reader.lookup(Identifier.parse(name)) for name in names)
-    assert features.without_profile == unknown > 0
-    assert not +features.other
+    assert features.counts["without_profile"] == unknown > 0
+    assert set(+features.counts) == {"without_profile"}
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -168,6 +169,30 @@ def test_a_clearance_hides_what_is_derived_from_what_it_hides(tmp_path: Path) ->
         Features(pipeline.reader().with_clearance(49), ["behaviour.revenue"])
 
 
+@pytest.mark.parametrize("bound", [{"keep": "10d"}, {"most": 3}])
+def test_features_say_where_entries_were_dropped(tmp_path: Path, bound: dict[str, Any]) -> None:
+    orders = [{"person": 1, "time": NOW_MS - day * DAY_MS, "total": 5.0} for day in (40, 30, 20, 5, 1)]
+    pipeline = pipeline_of(tmp_path, orders, **bound)
+    features = Features(
+        pipeline.reader(),
+        [
+            "behaviour.revenue",
+            "behaviour.sessions.count",
+            "latest:behaviour.mixed",
+            "latest:orders.last.total",
+        ],
+        complete=True,
+    )
+    times = [NOW_MS - 45 * DAY_MS, NOW_MS - 2 * DAY_MS]
+    made = features.columns([email(1), email(1), email(PERSONS)], [*times, NOW_MS])
+    complete = {name: made[name].to_pylist() for name in made.column_names if name.endswith(":is_complete")}
+    assert complete == {
+        "behaviour.revenue:is_complete": [False, True, None],
+        "behaviour.sessions.count:is_complete": [False, False, None],
+        "latest:behaviour.mixed:is_complete": [False, False, None],
+    }
+
+
 def test_profiles_outside_have_no_features(tmp_path: Path) -> None:
     orders = [{"person": each, "time": NOW_MS - DAY_MS, "total": 5.0} for each in (1, 2)]
     reader = pipeline_of(tmp_path, orders).reader()
@@ -175,8 +200,8 @@ def test_profiles_outside_have_no_features(tmp_path: Path) -> None:
     features = Features(reader, ["behaviour.orders30d"], among={own.id})
     made = features.columns([email(2), None, email(1), email(2)], [NOW_MS] * 4)
     assert made["behaviour.orders30d"].to_pylist() == [1, None, None, 1]
-    assert (features.outside, features.without_profile) == (1, 1)
-    assert len(list(features.report())) == 2
+    assert features.counts == {"outside_segment": 1, "without_profile": 1}
+    assert len(list(report(features.counts))) == 2
 
 
 def test_damaged_timelines_are_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -212,5 +237,9 @@ def test_times_of_labels(times: pa.Array, expected: list[int]) -> None:
     ],
 )
 def test_labels_that_cannot_be_read(table: dict[str, Any], reason: str) -> None:
+    def read(given: pa.Table) -> None:
+        require_labels(given.schema, ())
+        labels(given)
+
     with pytest.raises(QueryError, match=reason):
-        labels(pa.table(table))
+        read(pa.table(table))

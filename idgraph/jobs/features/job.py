@@ -1,0 +1,94 @@
+"""The job that adds features to a file of labels."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pydantic import Field
+
+from idgraph.jobs.export import members
+from idgraph.jobs.export_file import require_place, write_export
+from idgraph.jobs.job import Job, Plan, Run
+from idgraph.jobs.kind import JobContext
+from idgraph.model.documents import StrictDocument
+from idgraph.model.jobs import JobKind, JobType, Point
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+log = logging.getLogger(__name__)
+
+LABELS_AT_ONCE = 100_000
+
+
+class FeaturesParameters(StrictDocument):
+    """A file of labels, and the columns to add: as of `Features`."""
+
+    labels: Path
+    output: Path
+    columns: list[str]
+    segment: str | None = None
+    clearance: int = Field(default=100, ge=0, le=100)
+    complete: bool = False
+
+
+class FeaturesJob(Job):
+    """Labels with features, in a new file. It cannot resume: a file is written whole or not at all."""
+
+    kind = JobKind.FEATURES
+
+    def __init__(self, parameters: FeaturesParameters, context: JobContext) -> None:
+        """Raises ConfigError, QueryError."""
+        # Arrow is slow to load, and the table of jobs is read for each command.
+        from idgraph.jobs.features.columns import Features, require_labels
+        from idgraph.jobs.features.files import LabelFile, form_of
+
+        self.target = str(parameters.output.absolute())
+        self._output, self._form = parameters.output, form_of(parameters.output)
+        require_place(parameters.output)
+        self._labels = LabelFile(parameters.labels)
+        self._reader = context.reader.with_clearance(parameters.clearance)
+        segment = parameters.segment
+        among = (
+            None if segment is None else {each.id for each in members(self._reader, segment, reveal=False)}
+        )
+        names = list(dict.fromkeys(parameters.columns))
+        require_labels(self._labels.schema, names)
+        self._features = Features(self._reader, names, among, parameters.complete)
+        self.what = parameters.model_dump(mode="json", exclude={"output"}) | {"output": self.target}
+
+    def plan(self, _point: Point) -> Plan:
+        return Plan("the computation of features", self._labels.rows, "label")
+
+    def work(self, run: Run) -> None:
+        from idgraph.jobs.features.columns import report
+        from idgraph.jobs.features.files import encoded
+
+        schema = self._labels.schema
+        for field in self._features.schema:
+            schema = schema.append(field)
+        write_export(self._output, encoded(self._form, schema, self._tables(run)))
+        for line in report(self._features.counts):
+            log.warning("%s", line)
+        if self._reader.damaged:
+            log.warning("left out, since their stored state is damaged: %s", ", ".join(self._reader.damaged))
+        run.progress.counts.update(+self._features.counts)
+
+    def _tables(self, run: Run) -> Iterator[pa.Table]:
+        from idgraph.jobs.features.columns import labels, with_features
+
+        for table in self._labels.tables(LABELS_AT_ONCE):
+            yield with_features(table, self._features.columns(*labels(table)))
+            run.progress.done += len(table)
+            run.page({})
+
+
+FEATURES = JobType(
+    "adds derived attributes to labels, each as of its time",
+    "idgraph features",
+    FeaturesParameters,
+    FeaturesJob,
+)
