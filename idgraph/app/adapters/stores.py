@@ -65,20 +65,15 @@ def open_data_keys(config: dict[str, Any]) -> DataKeyStore:
 
 def open_dead_letters(config: dict[str, Any], provider: KeyProvider) -> DeadLetters:
     """The dead letters, with their keys."""
+    from transforms.privacy.dead_letter_keys import DeadLetterKeys
+
     if config["store"]["kind"] == "dynamodb":
         tables = place(config)
         from sinks.dynamodb.dead_letters import DynamoDeadLetterKeys, DynamoDeadLetters
-        from transforms.privacy.dead_letter_keys import DeadLetterKeys
 
         return DynamoDeadLetters(tables, DeadLetterKeys(provider, DynamoDeadLetterKeys(tables)))
-    return open_embedded_dead_letters(config, provider)
-
-
-def open_embedded_dead_letters(config: dict[str, Any], provider: KeyProvider) -> DeadLetters:
-    """Those in files of the directory."""
     from sinks.sqlite.data_keys import SqliteDataKeys
     from sinks.sqlite.dead_letters import SqliteDeadLetters
-    from transforms.privacy.dead_letter_keys import DeadLetterKeys
 
     folder = Path(config["directory"])
     keys = DeadLetterKeys(provider, SqliteDataKeys(folder / DEAD_LETTER_KEYS))
