@@ -7,6 +7,9 @@ the union, so that it does not matter who drops an entry, and when:
 
     bounded(a + b) = bounded(bounded(a) + bounded(b))
 
+Entries of earlier generations of the activity do not count. So a page keeps the newest `most` entries of each generation and
+the later ones: what the present one shows is there, whatever earlier ones left.
+
 An event that is taken back keeps its entry, which counts for the bounds and does not show: the bounds would give back what
 they dropped, otherwise. (`most` does not commute for a day with more entries than that, in which two versions of a spec
 give one event different times.)
@@ -14,6 +17,7 @@ give one event different times.)
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import chain
 from operator import attrgetter
@@ -127,7 +131,7 @@ def joined_pages(change: TimelineChange, stored: Mapping[PageKey, bytes]) -> Pag
     for key, entries in pages_of(change).items():
         known = stored.get(key, b"")
         keep_days, most, _ = change[key.activity]
-        page = encode_page(union([*decode_page(known), *entries] if known else entries)[-most:])
+        page = encode_page(_newest(union([*decode_page(known), *entries] if known else entries), most))
         if page != known:
             written[key] = page
         if not known:
@@ -150,17 +154,34 @@ def timeline(
     keep_days: int,
     most: int,
     taken_back: Collection[tuple[str, str]] = (),
+    generation: int = 0,
 ) -> Timeline:
-    """The timeline in the pages of all fragments of a person, each with its day, without events that are taken back (source, event id).
-    Raises DamagedStateError."""
-    found = list(pages)
+    """The timeline in the pages of all fragments of a person, each with its day, without events that are taken back (source, event id)
+    and entries of earlier generations. Raises DamagedStateError."""
+    found = [(day, decode_page(page)) for day, page in pages]
+    if generation:
+        that_count = ((day, [e for e in entries if e.generation >= generation]) for day, entries in found)
+        found = [each for each in that_count if each[1]]
     oldest = max((day for day, _ in found), default=0) - keep_days
-    kept = union(each for day, page in found if day >= oldest for each in decode_page(page))[-most:]
+    kept = union(each for day, entries in found if day >= oldest for each in entries)[-most:]
     # Commits remove what `keep` drops, so that nobody knows whether there was any.
     whole_from = kept[0].time + 1 if len(kept) == most else oldest * DAY_MS if found else None
     if taken_back:
         kept = [each for each in kept if each[1:3] not in taken_back]
     return Timeline(kept, whole_from)
+
+
+def _newest(entries: list[Entry], most: int) -> list[Entry]:
+    """Of entries in their order the newest `most` of each generation and the later ones."""
+    if len(entries) <= most:
+        return entries
+    newer = Counter[int]()
+    kept = []
+    for each in reversed(entries):
+        if sum(number for generation, number in newer.items() if generation >= each.generation) < most:
+            kept.append(each)
+        newer[each.generation] += 1
+    return kept[::-1]
 
 
 def _rank(entry: Entry) -> tuple[tuple[int, str, int], bytes]:

@@ -45,7 +45,59 @@ def _activity(session: Session, definition: ActivityDefinition) -> ActivityDocum
                 place,
                 "name attributes that are not protected: an entry needs no value to be counted",
             )
+    _check_earlier_versions(session, definition)
+    _check_readers(session, definition)
     return ActivityDocument(**dict(definition), version=1)
+
+
+def _check_earlier_versions(session: Session, definition: ActivityDefinition) -> None:
+    """Entries of earlier versions that count have fields of the same paths, so that their levels are those of today's paths."""
+    known = ACTIVITIES.held(session, definition.name)
+    newest, generation = (known.number, known.document.generation) if known else (0, 0)
+    if definition.generation < generation:
+        raise RefusedRequestError(f"the activity is at generation {generation}", "/generation", "raise it")
+    for version in range(1, newest + 1):
+        earlier = ACTIVITIES.at(session, version, definition.name).document
+        for name, path in earlier.fields.items():
+            if earlier.generation == definition.generation and definition.fields.get(name, path) != path:
+                raise RefusedRequestError(
+                    f"{name} is {path} in entries of version {version}",
+                    paths.pointer("fields", name),
+                    "name another field, or raise `generation`: then earlier entries do not count",
+                )
+
+
+def _warnings(session: Session, saved: ActivityDocument) -> list[str]:
+    """Where entries stay of events that the activity names no more."""
+    known = ACTIVITIES.held(session, saved.name)
+    if known is None or known.document.generation != saved.generation:
+        return []
+    names = ("source", "event_type", "condition", "time")
+    return [_STAY] if any(getattr(known.document, each) != getattr(saved, each) for each in names) else []
+
+
+_STAY = "entries of events that it named before still count: if it names fewer now, raise `generation` and backfill"
+
+
+def _check_readers(session: Session, definition: ActivityDefinition) -> None:
+    readers = [each for each in DERIVED_ATTRIBUTES.active(session) if definition.name in each.activities]
+    if definition.status != "active" and readers:
+        names = ", ".join(each.name for each in readers)
+        raise RefusedRequestError(
+            f"derived attributes read the activity: {names}", "/status", "retire these first"
+        )
+    for each in readers:
+        if missing := _fields_read(each) - definition.fields.keys():
+            raise RefusedRequestError(
+                f"the derived attribute {each.name} reads the field {min(missing)}", "/fields"
+            )
+
+
+def _fields_read(definition: DerivedDefinition) -> set[str]:
+    """The fields that a window or sessions name."""
+    if definition.sessions is not None:
+        return set(definition.sessions.fields)
+    return {definition.window.field} if definition.window and definition.window.field else set()
 
 
 def _derived(session: Session, definition: DerivedDefinition) -> DerivedDocument:
@@ -89,13 +141,12 @@ def _check_activities(session: Session, definition: DerivedDefinition) -> None:
             raise RefusedRequestError(
                 f"there is no activity {name}", f"/{definition.kind}/{member}", f"there are: {names}"
             )
-    window = definition.window
-    if window is not None and window.field is not None and window.field not in known[window.activity].fields:
-        raise RefusedRequestError(
-            f"entries of {window.activity} have no field {window.field}",
-            "/window/field",
-            f"they have: {', '.join(sorted(known[window.activity].fields)) or 'none'}",
-        )
+        if missing := _fields_read(definition) - known[name].fields.keys():
+            raise RefusedRequestError(
+                f"entries of {name} have no field {min(missing)}",
+                "/window/field" if definition.window else "/sessions/fields",
+                f"they have: {', '.join(sorted(known[name].fields)) or 'none'}",
+            )
 
 
 FieldTypes = Mapping[str, Mapping[str, DataType]]
@@ -157,5 +208,5 @@ class _DerivedAttributes(VersionedDocuments[DerivedDefinition, DerivedDocument])
         return held, is_new
 
 
-ACTIVITIES = VersionedDocuments("activity", ActivityDefinition, ActivityDocument, _activity)
+ACTIVITIES = VersionedDocuments("activity", ActivityDefinition, ActivityDocument, _activity, _warnings)
 DERIVED_ATTRIBUTES = _DerivedAttributes("derived_attribute", DerivedDefinition, DerivedDocument, _derived)

@@ -29,10 +29,14 @@ class BehaviourFile(FrozenDocument):
     triggers: tuple[TriggerDefinition, ...] = ()
 
     def placed(self) -> Iterator[tuple[str, Definition]]:
-        """All definitions with their JSON pointers, each after those that it reads."""
-        for name in ("activities", "derived_attributes", "segments", "triggers"):
-            for place, each in enumerate(getattr(self, name)):
-                yield f"/{name}/{place}", each
+        """All definitions with their JSON pointers, each after those that it reads; what retires goes the other way round."""
+        stated: list[tuple[str, Definition]] = [
+            (f"/{name}/{place}", each)
+            for name in ("activities", "derived_attributes", "segments", "triggers")
+            for place, each in enumerate(getattr(self, name))
+        ]
+        yield from (each for each in stated if each[1].status == "active")
+        yield from (each for each in reversed(stated) if each[1].status != "active")
 
 
 def put_behaviour(

@@ -20,6 +20,7 @@ DERIVED = "derived:"
 DERIVED_KINDS = ("window", "sessions", "pattern", "expression", "model")
 DEFAULT_MOST = 10_000
 LARGEST_MOST = 200_000
+MOST_GENERATIONS = 1_000_000
 
 
 Name = Annotated[str, Field(pattern=FIELD_PATTERN)]
@@ -61,6 +62,13 @@ class ActivityDefinition(Definition):
     since: AwareDatetime | None = Field(
         default=None,
         description="Entries before this time may be missing: what is derived from a time before it is incomplete.",
+    )
+    generation: int = Field(
+        default=0,
+        ge=0,
+        le=MOST_GENERATIONS,
+        description="Entries of earlier generations do not count: raise it where the activity names fewer events than before, and "
+        "backfill.",
     )
 
 

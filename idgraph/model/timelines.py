@@ -13,8 +13,8 @@ DAY_MS = 86_400_000
 class Entry(NamedTuple):
     """One event in a timeline, ordered by `time` (epoch milliseconds), source and event id.
 
-    `made_by` is the version of the activity, then name and version of the spec that mapped the event: of two entries of one
-    event the greater one holds. `fields` are JSON values by the names that the activity gives them.
+    `made_by` is the version of the activity (`made_by_version`), then name and version of the spec that mapped the event: of two
+    entries of one event the greater one holds. `fields` are JSON values by the names that the activity gives them.
     """
 
     time: int
@@ -27,6 +27,19 @@ class Entry(NamedTuple):
     def order(self) -> tuple[int, str, str]:
         """The key by which entries of an activity are sorted; no two entries of a timeline share it."""
         return self[:3]
+
+    @property
+    def generation(self) -> int:
+        """The generation of the activity that made it."""
+        return self.made_by[0] >> _VERSION_BITS
+
+
+_VERSION_BITS = 30
+
+
+def made_by_version(generation: int, version: int) -> int:
+    """The version of an activity in entries: one of a later generation is greater."""
+    return generation << _VERSION_BITS | version
 
 
 class PageKey(NamedTuple):

@@ -169,7 +169,7 @@ class BehaviourReader:
         for name in activities:
             activity = self._activities[name]
             days = [(key.day, page) for key, page in own if key.activity == name]
-            found[name] = timeline(days, keep_days(activity), activity.most, taken_back)
+            found[name] = shown_timeline(activity, days, taken_back)
         return found
 
     def _derived(self, person: Person, timelines: Mapping[str, Timeline], now_ms: int) -> Behaviour:
@@ -220,9 +220,23 @@ def behaviour_at(
     return BehaviourReader(store, rules.behaviour, rules.policies).of(persons, now_ms)
 
 
-def keep_days(activity: ActivityDocument) -> int:
-    """The days that an activity keeps."""
-    return -(-milliseconds(activity.keep) // DAY_MS)
+def shown_timeline(
+    activity: ActivityDocument,
+    pages: Iterable[tuple[int, bytes]],
+    taken_back: Collection[tuple[str, str]] = (),
+) -> Timeline:
+    """`timeline` by an activity's bounds, without fields that it does not name any more. Raises DamagedStateError."""
+    days = -(-milliseconds(activity.keep) // DAY_MS)
+    found = timeline(pages, days, activity.most, taken_back, activity.generation)
+    names = activity.fields.keys()
+    if activity.version == 1 or all(each.fields.keys() <= names for each in found.entries):
+        return found
+    return found._replace(
+        entries=[
+            each._replace(fields={name: value for name, value in each.fields.items() if name in names})
+            for each in found.entries
+        ]
+    )
 
 
 def _leaves(definition: DerivedDocument, derived: Derived) -> list[Shown]:

@@ -66,15 +66,19 @@ def compare(database: Database, folder: SandboxFolder, name: str) -> SandboxComp
     record, base = folder.get(name), folder.base(name)
     with folder.opened(name) as sandbox, sandbox.read() as copy, database.read() as production:
         wanted = _edited(copy, record.copied_version) | _edited(production, record.snapshot_version)
-        order = list(KINDS)
-        items = sorted(wanted, key=lambda each: (order.index(each.kind), each.name))
-        found = (_difference(production, copy, each, base.get(_key(each), "")) for each in items)
+        found = (_difference(production, copy, each, base.get(_key(each), "")) for each in wanted)
         return SandboxComparison(
             sandbox=record,
             production_version=revision_in(production).version,
             sandbox_version=revision_in(copy).version,
-            items=[each for each in found if each is not None],
+            items=sorted((each for each in found if each is not None), key=_place),
         )
+
+
+def _place(each: SandboxDifference) -> tuple[bool, int, str]:
+    """In the order of publication; what retires goes the other way round, behind all else."""
+    number, retires = list(KINDS).index(each.kind), (each.sandbox or {}).get("status") == "retired"
+    return retires, -number if retires else number, each.name
 
 
 def _difference(production: Session, copy: Session, item: SandboxItem, base: str) -> SandboxDifference | None:

@@ -283,12 +283,12 @@ class MetadataClient:
     def put_activity(self, definition: ActivityDefinition, reason: str = "") -> ActivityDocument:
         """Put an activity in force; the same again makes no new version. Raises RefusedError."""
         path = f"/v1/activities/{quoted(definition.name)}"
-        return self._put(ActivityDocument, path, _stated(definition, ActivityDefinition), reason)
+        return self._put(_SavedActivity, path, _stated(definition, ActivityDefinition), reason)
 
     def put_derived(self, definition: DerivedDefinition, reason: str = "") -> DerivedDocument:
         """Put a derived attribute in force; the same again makes no new version. Raises RefusedError."""
         path = f"/v1/derived-attributes/{quoted(definition.name)}"
-        return self._put(DerivedDocument, path, _stated(definition, DerivedDefinition), reason)
+        return self._put(_SavedDerived, path, _stated(definition, DerivedDefinition), reason)
 
     def put_segment(self, definition: SegmentDefinition, reason: str = "") -> SegmentDocument:
         """Put a segment in force; the same again makes no new version. Raises RefusedError."""
@@ -365,10 +365,19 @@ class MetadataClient:
         return self._http.get_model(SpecRecord, "POST", f"/v1/specs/{quoted(name)}/status", json=body)
 
 
-class _SavedSegment(SegmentDocument):
+class _Saved(BaseModel):
     """As `PUT` answers it."""
 
     warnings: tuple[str, ...] = ()
+
+
+class _SavedActivity(ActivityDocument, _Saved): ...
+
+
+class _SavedDerived(DerivedDocument, _Saved): ...
+
+
+class _SavedSegment(SegmentDocument, _Saved): ...
 
 
 def _nevertheless(allow_failing_cases: bool) -> dict[str, bool]:

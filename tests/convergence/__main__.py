@@ -10,7 +10,7 @@ import sys
 import time
 import traceback
 
-from tests.convergence.machine import ConvergenceMachine, DynamoMachine, run
+from tests.convergence.machine import ActivityMachine, DynamoMachine, run
 
 
 def main() -> int:
@@ -45,7 +45,7 @@ def _round(number: int, in_dynamodb: bool, shrinks: bool) -> None:
     if in_dynamodb:
         run(DynamoMachine, 5, 40, number, shrinks)
     else:
-        run(ConvergenceMachine, 50, 40, number, shrinks)
+        run(ActivityMachine, 50, 40, number, shrinks)
 
 
 if __name__ == "__main__":

@@ -6,11 +6,13 @@ from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
 from tests.convergence.events import (
+    CONDITIONS,
     IDENTITY,
     NAMES,
     PLAIN,
     POLICIES_OF_SEALED,
     PROTECTABLE,
+    SOURCES,
     Declared,
     SpecForm,
     policies,
@@ -83,4 +85,29 @@ class Edits(World):
 
     def _edit(self, source: str, form: SpecForm) -> None:
         self.specs[source] = form._replace(version=form.version + 1)
+        self._save()
+
+
+class ActivityEdits(Edits):
+    """Edits of activities as well: apart, since each rule changes what a seed draws."""
+
+    @rule(
+        condition=st.sampled_from(CONDITIONS),
+        source=st.sampled_from([*SOURCES, "*"]),
+        begins=st.booleans(),
+    )
+    def change_an_activity(self, condition: str | None, source: str, begins: bool) -> None:
+        """It names other events, and its earlier entries may not count any more."""
+        *others, few = self.activities
+        self.activities = (
+            *others,
+            few.model_copy(
+                update={
+                    "condition": condition,
+                    "source": source,
+                    "version": few.version + 1,
+                    "generation": few.generation + begins,
+                }
+            ),
+        )
         self._save()

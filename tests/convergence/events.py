@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any, NamedTuple
@@ -159,6 +159,7 @@ def snapshot(
     specs: Mapping[str, SpecForm],
     attributes: Mapping[str, Declared],
     identity: tuple[int, IdentityRules],
+    activities: Sequence[ActivityDocument],
 ) -> MetadataSnapshot:
     """What all of this makes at one version, in the service's order."""
     return MetadataSnapshot(
@@ -168,9 +169,9 @@ def snapshot(
         defaults=UNDETECTED,
         identity_rules_version=identity[0],
         identity_rules=identity[1],
-        activities=ACTIVITIES,
+        activities=tuple(activities),
         derived_attributes=DERIVED,
-        behaviour_version=1,
+        behaviour_version=sum(each.version for each in activities),
     )
 
 
@@ -186,6 +187,7 @@ ACTIVITIES = (
         version=2,
     ),
 )
+CONDITIONS = ("n != `1`", "n == `1`", None)
 _PATTERN = {"activities": ["all", "few"], "pattern": "A B+", "define": {"B": "activity == 'few'"}}
 DERIVED = tuple(
     DerivedDocument(name=path.replace(".", "-"), path=path, version=1, **content)

@@ -14,7 +14,7 @@ from merge.identity.rules import Rules
 from tests.convergence.adapters import dynamodb, memory, sqlite
 from tests.convergence.deliveries import Deliveries
 from tests.convergence.differences import difference_of, reported_beside
-from tests.convergence.edits import Edits
+from tests.convergence.edits import ActivityEdits, Edits
 from tests.convergence.events import PERSONS
 from tests.convergence.expected import (
     NOTHING,
@@ -52,7 +52,8 @@ class ConvergenceMachine(Edits, Deliveries, Outages, Operations):
             assert owners <= {person_of(pair.record) for pair in self.ledger.changes}
             tidy = self._tidy(site)
             assert site.states() == tidy.states(), reported_beside(site.states(), tidy.states())
-            assert site.timelines() == tidy.timelines(), difference_of(site.timelines(), tidy.timelines())
+            shown, expected_ones = site.timelines(self.activities), tidy.timelines(self.activities)
+            assert shown == expected_ones, difference_of(shown, expected_ones)
             for reveal in (False, True):
                 assert site.export(self.now, reveal) == tidy.export(self.now, reveal)
             self._compare_with_expected(site)
@@ -128,6 +129,10 @@ class ConvergenceMachine(Edits, Deliveries, Outages, Operations):
                 site.close()
                 site.dead_letters.close()
             self.ended.close()
+
+
+class ActivityMachine(ActivityEdits, ConvergenceMachine):
+    """With activities that are changed."""
 
 
 class DynamoMachine(ConvergenceMachine):

@@ -10,21 +10,21 @@ from idgraph.jobs.erase.dead_letter_search import DeadLetterSearch
 from idgraph.jobs.erase.erasure import Erasure
 from idgraph.jobs.reencrypt.stored_sealing import PAGE, StoredSealing
 from idgraph.model import canonical
+from idgraph.model.behaviour import ActivityDocument
 from idgraph.model.dead_letters import FRAGMENT
 from idgraph.model.identifiers import Identifier
 from idgraph.model.index import IndexRules
 from idgraph.model.jobs import Progress
 from idgraph.model.pins import PinRecord
-from idgraph.projection.behaviour import keep_days
+from idgraph.projection.behaviour import shown_timeline
 from idgraph.projection.parts import Tasks
 from idgraph.projection.projection import Projection
 from ingestion.spark.workers import WorkerPlan
 from merge.identity.resolve import Decision
-from merge.timelines import timeline
 from profile_service.links import Links
 from profile_service.reader import ProfileReader
 from tests.convergence.adapters import provider
-from tests.convergence.events import ACTIVITIES, IDENTIFIERS, PERSONS
+from tests.convergence.events import IDENTIFIERS, PERSONS
 from tests.convergence.flows import A_FEW, AT_ONCE, FlowSite
 from tests.projecting import Shuffled, sweep
 from tests.replaying import replay
@@ -95,16 +95,14 @@ class Site(FlowSite):
         """What is stored, by id."""
         return {each.id: each.state for each in self.store.scan(limit=1000)}
 
-    def timelines(self) -> dict[str, Any]:
+    def timelines(self, activities: Sequence[ActivityDocument]) -> dict[str, Any]:
         """What shows of the stored timelines, by id of the fragment: expired pages may be there."""
         return {
             name: {
-                each.name: timeline(
-                    [(key.day, page) for key, page in pages.items() if key.activity == each.name],
-                    keep_days(each),
-                    each.most,
+                each.name: shown_timeline(
+                    each, [(key.day, page) for key, page in pages.items() if key.activity == each.name]
                 ).entries
-                for each in ACTIVITIES
+                for each in activities
             }
             for name, pages in self.store.timelines([*self.store.ids()]).items()
         }

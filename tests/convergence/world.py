@@ -10,6 +10,7 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition
 
+from idgraph.model.behaviour import ActivityDocument
 from idgraph.model.events import RawRecord
 from idgraph.model.identity_rules import IdentityRules
 from idgraph.model.snapshots import MetadataSnapshot
@@ -17,6 +18,7 @@ from idgraph.model.sources import FileSource
 from merge.identity.rules import Rules
 from tests.convergence.adapters import Adapters, memory, sqlite
 from tests.convergence.events import (
+    ACTIVITIES,
     AGREED,
     EXCEPTION,
     IDENTITY,
@@ -87,6 +89,7 @@ class World(RuleBasedStateMachine):
         self.index_away = False
         self.attributes = dict.fromkeys([path for path in TYPES if path != EXCEPTION], Declared())
         self.specs = dict.fromkeys(SOURCES, SpecForm())
+        self.activities: tuple[ActivityDocument, ...] = ACTIVITIES
         self.identity = 0, IDENTITY[0]
         """The identity rules and their version."""
         self.snapshots: dict[int, MetadataSnapshot] = {}
@@ -179,9 +182,11 @@ class World(RuleBasedStateMachine):
 
     def _save(self) -> None:
         version = self.now + 1
-        self.snapshots[version] = snapshot(version, self.specs, self.attributes, self.identity)
+        self.snapshots[version] = snapshot(
+            version, self.specs, self.attributes, self.identity, self.activities
+        )
         as_at_first = {path: each._replace(sources=SOURCES) for path, each in self.attributes.items()}
-        self.unranked[version] = snapshot(version, self.specs, as_at_first, self.identity)
+        self.unranked[version] = snapshot(version, self.specs, as_at_first, self.identity, self.activities)
         for source, form in self.specs.items():
             if form.broken:
                 self.ledger.breaks(version, source)

@@ -91,3 +91,37 @@ def test_a_path_is_free_again_once_its_definition_is_retired(service: Running) -
     assert put(service, "derived-attributes", other).json()["pointer"] == "/path"
     put(service, "derived-attributes", COUNT | {"status": "retired"})
     assert put(service, "derived-attributes", other).status_code == 201
+
+
+def test_an_activity_that_derived_attributes_read_keeps_its_fields_and_is_not_retired(
+    service: Running,
+) -> None:
+    put(service, "activities", ORDER)
+    put(service, "derived-attributes", COUNT)
+    total = {"activity": "order", "function": "sum", "field": "total"}
+    put(service, "derived-attributes", {"name": "revenue", "path": "behaviour.revenue", "window": total})
+    refused = put(service, "activities", ORDER | {"status": "retired"}).json()
+    assert (refused["pointer"], "orders30d, revenue" in refused["detail"]) == ("/status", True)
+    refused = put(service, "activities", ORDER | {"fields": {}}).json()
+    assert (refused["pointer"], "revenue" in refused["detail"]) == ("/fields", True)
+    for name, path in (("orders30d", "behaviour.orders30d"), ("revenue", "behaviour.revenue")):
+        retired = {"name": name, "path": path, "window": total, "status": "retired"}
+        assert put(service, "derived-attributes", retired).status_code == 200
+    assert put(service, "activities", ORDER | {"status": "retired"}).status_code == 200
+
+
+def test_entries_that_count_have_fields_of_one_path(service: Running) -> None:
+    put(service, "activities", ORDER)
+    other = ORDER | {"fields": {"total": "orders.last.net"}}
+    assert put(service, "activities", other).json()["pointer"] == "/fields/total"
+    put(service, "activities", ORDER | {"fields": {}})
+    assert put(service, "activities", other).json()["pointer"] == "/fields/total"
+    assert put(service, "activities", other | {"generation": 1}).status_code == 200
+    assert put(service, "activities", ORDER).json()["pointer"] == "/generation"
+
+
+def test_an_activity_that_names_other_events_is_saved_with_a_warning(service: Running) -> None:
+    assert "warnings" not in put(service, "activities", ORDER).json()
+    narrowed = ORDER | {"condition": "total > `10`"}
+    assert "generation" in put(service, "activities", narrowed).json()["warnings"][0]
+    assert "warnings" not in put(service, "activities", ORDER | {"generation": 1}).json()

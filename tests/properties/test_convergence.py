@@ -5,13 +5,17 @@ from __future__ import annotations
 
 import pytest
 
-from tests.convergence.machine import ConvergenceMachine, DynamoMachine, run
+from tests.convergence.machine import ActivityMachine, ConvergenceMachine, DynamoMachine, run
 from tests.lanes import examples
 from tests.servers.dynamodb import require_dynamodb
 
 
 def test_every_disorder_ends_in_the_state_of_one_tidy_delivery() -> None:
     run(ConvergenceMachine, examples=examples(25, 8), steps=25, number=101)
+
+
+def test_changed_activities_end_so() -> None:
+    run(ActivityMachine, examples=examples(10, 4), steps=25, number=7)
 
 
 @pytest.mark.long

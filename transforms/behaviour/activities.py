@@ -16,7 +16,7 @@ from idgraph.model.errors import EventError, SpecError
 from idgraph.model.snapshots import pattern_matches
 from idgraph.model.specs import RESERVED_KEY
 from idgraph.model.stamps import SpecRef, Stamp, read_ordinal
-from idgraph.model.timelines import DAY_MS, LARGEST_ENTRY, ActivityEntries, Entry
+from idgraph.model.timelines import DAY_MS, LARGEST_ENTRY, ActivityEntries, Entry, made_by_version
 from transforms.spec.compiler import compile_spec
 from transforms.spec.jmespath.evaluators import is_false
 
@@ -30,7 +30,7 @@ class Activity:
         """Raises SpecError with a JSON pointer."""
         self.definition = definition
         self.keep_days = -(-milliseconds(definition.keep) // DAY_MS)
-        self._version = version
+        self._version = made_by_version(definition.generation, version)
         self._time = paths.split(definition.time) if definition.time else None
         self._fields = [(name, _keys(name, path)) for name, path in sorted(definition.fields.items())]
         self._condition = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
@@ -14,6 +15,7 @@ from idgraph.app.terminal import print_json, print_table
 from idgraph.model import canonical
 from idgraph.model.errors import RefusedError
 from idgraph.model.identifiers import given_identifier
+from idgraph.model.text import escape_control_chars
 
 commands = typer.Typer(
     no_args_is_help=True,
@@ -95,7 +97,7 @@ def apply_definitions(
     """Put activities, derived attributes, segments and triggers in force, each as a new version; an unchanged one makes none.
 
     Later events leave entries; earlier ones do once `idgraph backfill` reads them again. With --json: one object per
-    definition, with `kind`, `name` and `version`.
+    definition, with `kind`, `name`, `version` and `warnings`.
     """
     from idgraph.app.behaviour_documents import put_behaviour, read_behaviour
     from metadata_service.documents.reading import refused_by_service
@@ -109,7 +111,10 @@ def apply_definitions(
                 if error.problem is None or file == Path("-"):
                     raise
                 raise refused_by_service(file, error.problem.under(place)) from None
+            warnings = list(getattr(saved, "warnings", ()))
             if as_json:
-                print_json({"kind": kind, "name": saved.name, "version": saved.version})
-            else:
-                print(f"{kind.replace('_', ' ')} {saved.name}: version {saved.version}")
+                print_json({"kind": kind, "name": saved.name, "version": saved.version, "warnings": warnings})
+                continue
+            print(f"{kind.replace('_', ' ')} {saved.name}: version {saved.version}")
+            for warning in warnings:
+                print(escape_control_chars(f"{file}: {saved.name}: warning: {warning}"), file=sys.stderr)

@@ -1,11 +1,12 @@
-"""Entries of timelines as events would leave them today: ids of events hashed, and no value that policy protects by now.
+"""Entries of timelines as events would leave them today: ids of events hashed, no value that policy protects by now, and nothing that
+no activity counts.
 
-A field is looked at by the path that the activity reads today. Where no activity says which path that was, the field goes.
+A field is looked at by the path that the activity reads today. Where it says none, the field goes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from idgraph.model import paths
@@ -28,15 +29,16 @@ class StoredTimelines(NotPicklable):
     """Rewrites entries under one snapshot. One per thread."""
 
     def __init__(self, snapshot: MetadataSnapshot, values: StoredValues, names: StoredNames) -> None:
-        self._fields: dict[str, Mapping[str, str]] = {each.name: each.fields for each in snapshot.activities}
+        self._activities = {each.name: each for each in snapshot.activities}
         self._values = values
         self._names = names
 
     def changed(self, pages: Pages) -> dict[PageKey, bytes]:
         """Those of these pages that are another one today. Raises DamagedStateError."""
-        found = {
-            key: encode_page(self._today(key.activity, decode_page(page))) for key, page in pages.items()
-        }
+        found = {}
+        for key, page in pages.items():
+            entries = list(self._today(key.activity, decode_page(page)))
+            found[key] = encode_page(entries) if entries else b""
         return {key: page for key, page in found.items() if page != pages[key]}
 
     def moved(self, pages: Pages) -> TimelineChange:
@@ -54,8 +56,13 @@ class StoredTimelines(NotPicklable):
         }
 
     def _today(self, activity: str, entries: Iterable[Entry]) -> Iterator[Entry]:
-        places = self._fields.get(activity, {})
+        known = self._activities.get(activity)
+        if known is None:
+            return
+        places = known.fields
         for each in entries:
+            if each.generation < known.generation:
+                continue
             stamp = Stamp(0, each.time, each.source, each.event_id)
             origin = self._names.origin(Origin(stamp, SpecRef(*each.made_by[1:])))
             fields = {

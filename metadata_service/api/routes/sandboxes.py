@@ -144,8 +144,7 @@ def _chosen(found: SandboxComparison, items: list[SandboxItem] | None) -> list[S
 
 
 def _route(each: SandboxDifference) -> str:
-    path = {"attribute": "attributes", "spec": "specs", "view": "views", "segment": "segments"}.get(each.kind)
-    return f"/v1/{path}/{quote(each.name, safe='')}" if path else f"/v1/{each.kind.replace('_', '-')}"
+    return "/".join(("/v1", KINDS[each.kind].path, *filter(None, (quote(each.name, safe=""),))))
 
 
 def _promoted(

@@ -100,6 +100,17 @@ def test_a_field_of_which_nobody_says_the_path_goes(tmp_path: Path) -> None:
         assert all(each.fields.keys() == {"total"} for page in pages.values() for each in decode_page(page))
 
 
+@pytest.mark.parametrize(
+    "activities", [(), (ORDER.model_copy(update={"generation": 1, "version": 2}),)], ids=["retired", "later"]
+)
+def test_entries_that_count_no_more_go(tmp_path: Path, activities: tuple[ActivityDocument, ...]) -> None:
+    opened = snapshot(1, declared=[], defaults=UNDETECTED)
+    today = opened.model_copy(update={"activities": activities})
+    pipeline = stored_orders(tmp_path, with_orders(opened), today)
+    assert sealed(pipeline).fragments == 2
+    assert timelines(pipeline) == {}
+
+
 def test_ids_of_events_are_hashed_in_entries_whose_values_later_events_replaced(tmp_path: Path) -> None:
     given = [
         raw(
