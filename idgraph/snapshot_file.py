@@ -18,11 +18,13 @@ log = logging.getLogger(__name__)
 
 
 class PinnedSnapshot(NamedTuple):
-    """A snapshot with the ETag that distinguishes it from all others; and for readers where the catalogue is."""
+    """A snapshot with the ETag that distinguishes it from all others; and for readers where the catalogue and the models
+    that no definition in force names are."""
 
     etag: str
     snapshot: MetadataSnapshot
     catalogue: Callable[[], Catalogue] | None = None
+    model: Callable[[str], bytes | None] | None = None
 
     def known(self) -> Catalogue:
         """The catalogue; without one, of the attributes in the snapshot."""

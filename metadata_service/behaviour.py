@@ -180,7 +180,7 @@ def derived_paths(definition: DerivedDefinition, types: FieldTypes) -> Iterator[
             for field, kind in fields.items():
                 yield f"{path}.last.{variable}.{field}", kind
     else:
-        yield path, definition.data_type or DataType.STRING
+        yield path, definition.data_type or (DataType.NUMBER if definition.model else DataType.STRING)
 
 
 def _field_types(session: Session, activities: Iterable[str]) -> FieldTypes:

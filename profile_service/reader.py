@@ -182,6 +182,8 @@ class ProfileReader:
         self.names = StoredNames(snapshot, blind_index)
         self.damaged: list[str] = []
         """Ids of fragments that were left out because their stored state cannot be read."""
+        self.underived: dict[str, str] = {}
+        """By path why a definition gave no value for a profile that was returned."""
         self.stale = 0
         """The number of returned profiles whose id is stored in the clear, though policy protects it by now.
         Until it is sealed, the state stored under today's name is another profile of the same id."""
@@ -211,7 +213,7 @@ class ProfileReader:
         granted, do not exist. Searches, sorting, facets and counts treat them as unknown paths, and
         identifiers taken from them as unknown."""
         reader = copy.copy(self)
-        reader.damaged, reader.shared = [], []
+        reader.damaged, reader.shared, reader.underived = [], [], {}
         reader.stale = reader.unreadable = 0
         key = clearance, granted
         if key not in self._visibilities:
@@ -296,6 +298,8 @@ class ProfileReader:
     def _behaviour_of(self, persons: Sequence[Person]) -> Mapping[str, Behaviour]:
         found = self._behaviour.of(persons, self.now_ms())
         self.damaged += [name for name, each in found.items() if each.is_damaged]
+        for each in found.values():
+            self.underived.update(each.problems)
         return found
 
     @property
@@ -340,13 +344,15 @@ class ProfileReader:
         )
 
     def try_derived(
-        self, definition: DerivedDocument, most: int
+        self, definition: DerivedDocument, most: int, models: Mapping[str, bytes]
     ) -> Iterator[tuple[str, dict[str, Any], dict[str, Any]]]:
         """By the first `most` persons in the order of their ids: the name, and by path what stands at or below the path of a
-        derived attribute, now and by this definition. Whatever the reader's clearance. Raises StoreError."""
+        derived attribute, now and by this definition, with these models besides those in force. Whatever the reader's clearance.
+        Raises StoreError."""
         known = self._attributes.index_rules.behaviour
         others = (each for each in known.derived if each.name != definition.name)
-        drafted = known._replace(derived=(*others, *([definition] if definition.status == "active" else [])))
+        mine = [definition] if definition.status == "active" else []
+        drafted = known._replace(derived=(*others, *mine), models={**known.models, **models})
         tried = BehaviourReader(self._store, drafted, self._attributes.policies)
         now, left = self.now_ms(), most
         for named in self._persons.scan(page=min(most, 1000)):
@@ -606,10 +612,16 @@ class ProfileReader:
 
     def take_incomplete(self) -> dict[str, Any]:
         """The faults of what was read since the last call, for a caller from whom nothing is hidden: `stale` profiles stored
-        under an identifier that is protected by now, `unreadable` values, and ids of `damaged` fragments. Without those that
-        did not occur."""
-        found = {"stale": self.stale, "unreadable": self.unreadable, "damaged": self.damaged[:]}
+        under an identifier that is protected by now, `unreadable` values, and ids of `damaged` fragments, and by path why
+        something is `underived`. Without those that did not occur."""
+        found = {
+            "stale": self.stale,
+            "unreadable": self.unreadable,
+            "damaged": self.damaged[:],
+            "underived": dict(self.underived),
+        }
         self.stale = self.unreadable = 0
+        self.underived.clear()
         self.damaged.clear()
         return {name: value for name, value in found.items() if value} if self.sees_all else {}
 

@@ -60,6 +60,7 @@ class OneCaller:
     def __init__(self, pinned: PinnedSnapshot, caller: Caller) -> None:
         self._edition = Edition(pinned.etag, pinned.snapshot)
         self.catalogue = cache(pinned.known)
+        self.model = pinned.model or pinned.snapshot.models.get
         self._caller = caller
 
     def edition(self) -> Edition:

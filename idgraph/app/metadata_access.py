@@ -181,7 +181,9 @@ def newest_snapshot(settings: Settings) -> PinnedSnapshot | None:
                 if answer is not None:
                     found = PinnedSnapshot(answer.etag, answer.snapshot)
         if found is not None:
-            return found._replace(catalogue=cache(partial(_catalogue, settings)))
+            return found._replace(
+                catalogue=cache(partial(_catalogue, settings)), model=partial(_model, settings)
+            )
     except ConfigError as error:
         log.debug("%s", error)
     except MetadataError as error:
@@ -201,6 +203,13 @@ def _catalogue(settings: Settings) -> Catalogue:
         return Catalogue.model_validate_json(content)
     except ValueError:
         raise MetadataError("the metadata service's answer is no catalogue") from None
+
+
+def _model(settings: Settings, digest: str) -> bytes | None:
+    from sinks.http.snapshot import fetch_model
+
+    place = settings.metadata.url, _reading_token(settings)
+    return fetch_model(*place, QUICK_SECONDS, digest, settings.metadata.ca_file)
 
 
 def snapshot_to_read_by(settings: Settings) -> PinnedSnapshot:

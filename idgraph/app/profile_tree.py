@@ -44,7 +44,8 @@ def _value(value: Any, is_protected: bool) -> list[Text]:
 
 def _origin(found: Mapping[str, Any]) -> Text:
     spec = f"{found['spec']}@{found['spec_version']}"
-    return _text(f"  {_policy(found)}{found['source']} event {found['event']}, spec {spec}", "dim")
+    event = f" event {found['event']}" if found["event"] else ""
+    return _text(f"  {_policy(found)}{found['source']}{event}, spec {spec}", "dim")
 
 
 def _policy(found: Mapping[str, Any]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Annotated, Literal, NamedTuple, Self
 
 from pydantic import AwareDatetime, Field, model_validator
@@ -17,6 +17,8 @@ VARIABLE_PATTERN = r"^[A-Za-z][A-Za-z0-9_]{0,63}$"
 SKIP_PATTERN = r"^(past_last_row|to_next_row|to_(first|last) [A-Za-z][A-Za-z0-9_]{0,63})$"
 DERIVED = "derived:"
 """Before the name of a definition: the spec that its values state, and the source that the catalogue names."""
+MODEL = "model:"
+"""Before the digest of the model that gave a value: the source that the value states."""
 DERIVED_KINDS = ("window", "sessions", "pattern", "expression", "model")
 DEFAULT_MOST = 10_000
 LARGEST_MOST = 200_000
@@ -226,12 +228,14 @@ class DerivedDocument(DerivedDefinition):
 
 class BehaviourRules(NamedTuple):
     """The definitions in force, each with all activities that it reads. `is_open` answers for a path whether its value may be
-    read without a key: policy does not protect it. `version` grows with each change of a definition."""
+    read without a key: policy does not protect it. `version` grows with each change of a definition. `models` are by digest those
+    that can be had."""
 
     activities: tuple[ActivityDocument, ...] = ()
     derived: tuple[DerivedDocument, ...] = ()
     is_open: Callable[[str], bool] = lambda _: True
     version: int = 0
+    models: Mapping[str, bytes] = {}
 
 
 NO_BEHAVIOUR = BehaviourRules()

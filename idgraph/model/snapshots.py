@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import StrEnum
 from operator import attrgetter
+from typing import Self
 
-from pydantic import Field
+from pydantic import Base64Bytes, Field
 
 from idgraph.model import paths
 from idgraph.model.attributes import AttributeMetadata, AttributeStatus, ReconciliationPolicy
@@ -93,12 +94,23 @@ class MetadataSnapshot(FrozenDocument):
         default=(), exclude_if=lambda derived: not derived
     )
     triggers: tuple[TriggerDocument, ...] = Field(default=(), exclude_if=lambda triggers: not triggers)
+    models: dict[str, Base64Bytes] = Field(
+        default={},
+        exclude_if=lambda models: not models,
+        description="By digest the models of derived attributes. Left out by the service: its clients get each by its digest.",
+    )
     behaviour_version: int = Field(
         default=0,
         ge=0,
         exclude_if=lambda version: not version,
         description="The version that last changed an activity or a derived attribute.",
     )
+
+    def with_models(self, model: Callable[[str], bytes | None]) -> Self:
+        """With the models that its derived attributes name; `model` gives None for one that is not there."""
+        used = {each.model.digest for each in self.derived_attributes if each.model is not None}
+        found = {digest: content for digest in sorted(used) if (content := model(digest)) is not None}
+        return self.model_copy(update={"models": found}) if found else self
 
     def spec_for(self, source: str, event_type: str) -> SpecDocument | None:
         """The active spec that maps events of this source and type.

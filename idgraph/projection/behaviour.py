@@ -6,6 +6,7 @@ the same functions, for the index and for every answer.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from idgraph.model import paths
 from idgraph.model.attributes import Reconciliation
-from idgraph.model.behaviour import ActivityDocument, BehaviourRules, DerivedDocument
+from idgraph.model.behaviour import MODEL, ActivityDocument, BehaviourRules, DerivedDocument
 from idgraph.model.durations import milliseconds
 from idgraph.model.errors import DamagedStateError, SpecError
 from idgraph.model.fragments import Kind, Origin, Register
@@ -27,14 +28,17 @@ from merge.timelines import Timeline, timeline
 if TYPE_CHECKING:
     from transforms.behaviour.derivations import Derivation, Derived
 
+log = logging.getLogger(__name__)
+
 
 class Behaviour(NamedTuple):
     """The derived attributes of a person, sorted by path, and the least moment at which one of them changes without an event.
-    `is_damaged` says that her timelines cannot be read: then there are none."""
+    `is_damaged` says that her timelines cannot be read: then there are none. `problems` says by path why a definition gives no value."""
 
     leaves: tuple[Shown, ...] = ()
     changes_at: int | None = None
     is_damaged: bool = False
+    problems: tuple[tuple[str, str], ...] = ()
 
     def values(self) -> dict[str, Any]:
         """By path."""
@@ -65,9 +69,7 @@ class BehaviourReader:
         self._rules = rules
         self._policies = policies
         self._activities = {each.name: each for each in rules.activities}
-        self._derivations = [
-            found for each in rules.derived if (found := _compiled(each.model_dump_json())) is not None
-        ]
+        self._derivations = [_derivation(each, rules.models) for each in rules.derived]
         self._since = {
             each.name: None if each.since is None else int(each.since.timestamp() * 1000)
             for each in rules.activities
@@ -180,7 +182,12 @@ class BehaviourReader:
             for leaf in _leaves(each.definition, result)
         ]
         moments = [each.changes_at for each in results if each.changes_at is not None]
-        return Behaviour(tuple(sorted(leaves)), min(moments, default=None))
+        problems = tuple(
+            (each.definition.path, result.problem)
+            for each, result in zip(self._derivations, results, strict=True)
+            if result.problem is not None
+        )
+        return Behaviour(tuple(sorted(leaves)), min(moments, default=None), problems=problems)
 
     def _results_at(
         self, person: Person, timelines: Mapping[str, Timeline], moments: Iterable[int]
@@ -240,10 +247,11 @@ def shown_timeline(
 
 
 def _leaves(definition: DerivedDocument, derived: Derived) -> list[Shown]:
-    """The leaves of a result. The newest of the entries that it rests on is its origin."""
+    """The leaves of a result. The newest of the entries that it rests on is its origin, or its model."""
+    model = "" if derived.model is None else MODEL + derived.model
     origins = [
         Origin(Stamp(0, each.time, each.source, each.event_id), definition.ref) for each in derived.entries
-    ] or [Origin(Stamp(0, 0, "", ""), definition.ref)]
+    ] or [Origin(Stamp(0, 0, model, ""), definition.ref)]
     others = [Register(origin, Kind.PLAIN, None) for origin in origins[1:]]
     return [
         Shown(
@@ -266,13 +274,23 @@ def _taken_back(person: Person) -> frozenset[tuple[str, str]]:
     return frozenset().union(*(each.state.taken_back() for each in person.members))
 
 
-@lru_cache(maxsize=1000)
-def _compiled(definition: str) -> Derivation | None:
-    # Loaded where something is derived: reading profiles needs no compiler otherwise.
-    from transforms.behaviour.derivations import compile_derived
+def _derivation(definition: DerivedDocument, models: Mapping[str, bytes]) -> Derivation:
+    """The definition, compiled once a process, and once more when its model arrives."""
+    content = None if definition.model is None else models.get(definition.model.digest)
+    return _compiled(definition.model_dump_json(), content)
 
+
+@lru_cache(maxsize=1000)
+def _compiled(stated: str, content: bytes | None) -> Derivation:
+    # Loaded where something is derived: reading profiles needs no compiler otherwise.
+    from transforms.behaviour.derivations import Derivation, Derived, compile_derived
+
+    definition = DerivedDocument.model_validate_json(stated)
+    digest = "" if definition.model is None else definition.model.digest
     try:
-        return compile_derived(DerivedDocument.model_validate_json(definition))
-    except SpecError:
-        # The metadata service refuses it; one of an older idgraph hurts only itself.
-        return None
+        return compile_derived(definition, ({} if content is None else {digest: content}).__getitem__)
+    except SpecError as error:
+        # The metadata service refuses it; one of an older idgraph, or whose model cannot be had here, hurts only itself.
+        log.warning("derived attribute %s has no values: %s", definition.name, error)
+        none = Derived({}, problem=error.message)
+        return Derivation(definition, lambda *_: none)

@@ -86,6 +86,7 @@ class Incomplete(BaseModel):
     stale: int = Field(default=0, description="Profiles under an identifier that is protected by now.")
     unreadable: int = Field(default=0, description="Protected values that could not be opened.")
     damaged: list[str] = Field(default=[], description="Fragments that cannot be read; restore them.")
+    underived: dict[str, str] = Field(default={}, description="By path why a definition gave no value.")
 
 
 class FoundProfile(ProfileDocument):

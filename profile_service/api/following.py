@@ -36,6 +36,7 @@ class MetadataSource(Protocol):
 
     def snapshot(self, etag: str | None, wait: float) -> tuple[MetadataSnapshot, str] | None: ...
     def catalogue(self, etag: str | None, wait: float) -> tuple[Catalogue, str] | None: ...
+    def model(self, digest: str) -> bytes | None: ...
     def callers(self, etag: str | None, wait: float) -> tuple[CallerList, str] | None: ...
 
 
@@ -83,6 +84,10 @@ class Following:
         if self._catalogue is None:
             raise NotReadyError("the metadata service has not answered yet")
         return self._catalogue[0]
+
+    def model(self, digest: str) -> bytes | None:
+        """A model of the metadata service, in use or not; None if there is none. Raises MetadataError."""
+        return self._source.model(digest)
 
     def caller(self, token: str) -> Caller | None:
         """The caller of this token; None for one that is unknown, revoked or expired. Raises

@@ -24,6 +24,7 @@ from idgraph.model.errors import ApprovalNeededError, MetadataError
 from idgraph.model.identity_rules import IdentityRules
 from idgraph.model.records import (
     DiscoveryCounts,
+    ModelRecord,
     PolicyChangeRecord,
     ProtectedPlaceList,
     PurgeRecord,
@@ -86,6 +87,7 @@ class MetadataClient:
         gives the token that is valid now, for when this one is refused."""
         self._http = MetadataConnection(url, token, timeout, ca_file, renewed)
         self._pinned = pinned
+        self._models: dict[str, bytes] = {}
 
     def snapshot(self, etag: str | None = None, wait: float = 0) -> FetchedSnapshot | None:
         """The snapshot, or None if it still has this ETag after `wait` seconds (at most 60)."""
@@ -101,7 +103,29 @@ class MetadataClient:
                 "backup, or its history rewritten; `idgraph audit verify` checks it there",
                 etag.strip('"').partition("-")[0],
             )
-        return FetchedSnapshot(self._http.read(MetadataSnapshot, answer), answer.headers.get("ETag", ""))
+        snapshot = self._http.read(MetadataSnapshot, answer).with_models(self._kept_model)
+        self._models = snapshot.models
+        return FetchedSnapshot(snapshot, answer.headers.get("ETag", ""))
+
+    def _kept_model(self, digest: str) -> bytes | None:
+        return self._models.get(digest) or self.model(digest)
+
+    def model(self, digest: str) -> bytes | None:
+        """The bytes of a model; None if there is none with this digest."""
+        answer = self._http.call("GET", f"/v1/models/{digest}")
+        return None if answer.status_code == httpx.codes.NOT_FOUND else answer.content
+
+    def models(self) -> list[ModelRecord]:
+        """All models, by digest."""
+        return list(self._http.pages(ModelRecord, "/v1/models", {}))
+
+    def add_model(self, content: bytes, name: str = "", reason: str = "") -> ModelRecord:
+        """Keep a model; the same again changes nothing. Raises RefusedError."""
+        headers = {"Content-Type": "application/octet-stream"}
+        params = {"name": name, "reason": reason}
+        return self._http.get_model(
+            ModelRecord, "POST", "/v1/models", content=content, headers=headers, params=params
+        )
 
     def catalogue(self, etag: str | None = None, wait: float = 0) -> tuple[Catalogue, str] | None:
         """The types of all attributes and their ETag, or None as `snapshot`."""

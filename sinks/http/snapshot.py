@@ -49,9 +49,20 @@ def fetch_snapshot(
         if pinned is not None:
             pinned.check(nonce, *answer)
         etag, body = answer[0].get("ETag", ""), answer[1]
-        return PinnedSnapshot(etag, MetadataSnapshot.model_validate_json(body))
+        snapshot = MetadataSnapshot.model_validate_json(body)
     except ValueError:
         return None
+    return PinnedSnapshot(
+        etag, snapshot.with_models(lambda digest: fetch_model(url, token, timeout, digest, ca_file))
+    )
+
+
+def fetch_model(
+    url: str, token: str, timeout: float, digest: str, ca_file: Path | None = None
+) -> bytes | None:
+    """The bytes of a model; None if the service has none with this digest. Raises MetadataError without an answer."""
+    answer = _answer(url, f"/v1/models/{digest}", {"Authorization": f"Bearer {token}"}, timeout, ca_file)
+    return None if answer is None else answer[1]
 
 
 def fetch_catalogue(url: str, token: str, timeout: float, ca_file: Path | None = None) -> bytes:

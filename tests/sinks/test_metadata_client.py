@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from idgraph.model.attributes import AttributeDefinition, AttributeStatus, DataType, EncryptionLevel
+from idgraph.model.behaviour import AppliedModel, DerivedDefinition, ModelInput
 from idgraph.model.errors import MetadataError, SpecError, UnauthorizedError
 from idgraph.model.schema_changes import SchemaChange, SchemaUpdates
 from idgraph.model.snapshots import DiscoveryDefaults
@@ -369,3 +370,54 @@ def test_a_connection_that_is_being_opened_is_closed_with_the_client(
     assert opened[0].fileno() == -1
     with pytest.raises(MetadataError):
         client.snapshot()
+
+
+def test_a_snapshot_comes_with_its_models(
+    client: MetadataClient, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("onnxruntime", reason="needs onnxruntime: pip install 'idgraph[models]'")
+    from tests.transforms.behaviour.onnx_models import linear
+
+    content = linear([1])
+    made = client.add_model(content, "churn", "why")
+    assert client.models() == [made]
+    assert (client.model(made.digest), client.model("0" * 64)) == (content, None)
+    client.put_derived(
+        DerivedDefinition(
+            name="score", path="score", model=AppliedModel(digest=made.digest, inputs=(ModelInput(path="a"),))
+        )
+    )
+    assert [each.used_by for each in client.models()] == [["score"]]
+    asked: list[str] = []
+    call = client._http.call
+
+    def counted(method: str, path: str, **request: Any) -> Any:
+        asked.append(path)
+        if "/v1/models/" in path and asked.count(path) == 1:
+            raise MetadataError("away")
+        return call(method, path, **request)
+
+    monkeypatch.setattr(client._http, "call", counted)
+    with pytest.raises(MetadataError, match="away"):
+        client.snapshot()
+    snapshots = [each.snapshot for _ in range(2) if (each := client.snapshot()) is not None]
+    assert [each.models for each in snapshots] == [{made.digest: content}] * 2
+    assert asked == ["/v1/snapshot", f"/v1/models/{made.digest}"] * 2 + ["/v1/snapshot"]
+    quick = fetch_snapshot(url, TOKEN + "-reader", 10)
+    assert quick is not None
+    assert quick.snapshot == snapshots[0]
+
+
+def test_a_model_that_the_service_has_lost_hurts_only_itself(
+    client: MetadataClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("onnxruntime", reason="needs onnxruntime: pip install 'idgraph[models]'")
+    from tests.transforms.behaviour.onnx_models import linear
+
+    made = client.add_model(linear([1]))
+    model = AppliedModel(digest=made.digest, inputs=(ModelInput(path="a"),))
+    client.put_derived(DerivedDefinition(name="score", path="score", model=model))
+    monkeypatch.setattr(client, "model", lambda _: None)
+    found = client.snapshot()
+    assert found is not None
+    assert (len(found.snapshot.derived_attributes), found.snapshot.models) == (1, {})

@@ -100,6 +100,7 @@ class PolicyTree:
             tuple(derived),
             lambda path: not self.policy(path).is_protected,
             snapshot.behaviour_version,
+            snapshot.models,
         )
 
     def _level_of_source(self, path: str) -> int:

@@ -332,6 +332,8 @@ def _report_incomplete(found: dict[str, Any]) -> None:
             "unwrap it (`idgraph keys list` shows missing versions)",
             file=sys.stderr,
         )
+    for path, reason in found.get("underived", {}).items():
+        print(f"{escape_control_chars(path)} has no value: {escape_control_chars(reason)}", file=sys.stderr)
     if damaged := found.get("damaged"):
         for fragment_id in damaged:
             print(

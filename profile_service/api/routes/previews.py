@@ -167,11 +167,15 @@ def preview_derived(body: DerivedPreviewBody, service: Service, caller: Admitted
 
     reader = service.reader(caller)
     definition = DerivedDocument(**dict(body.definition), version=1)
+    models: dict[str, bytes] = {}
+    if definition.model is not None:
+        content = service.following.model(definition.model.digest)
+        models = {} if content is None else {definition.model.digest: content}
     if definition.status == "active":
-        compile_derived(definition)
+        compile_derived(definition, models.__getitem__)
     if unknown := sorted(set(definition.activities) - reader.activities().keys()):
         raise RefusedRequestError(f"there is no activity {unknown[0]}", "/definition")
-    persons = list(reader.try_derived(definition, body.sample))
+    persons = list(reader.try_derived(definition, body.sample, models))
     changed = [each for each in persons if each[1] != each[2]]
     before = _frequencies(old for _, old, _ in persons)
     after = _frequencies(new for _, _, new in persons)

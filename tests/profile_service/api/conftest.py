@@ -49,6 +49,7 @@ class Metadata:
     callers_now: list[Caller]
     is_away: bool = False
     version: int = field(default=0)
+    stored_models: dict[str, bytes] = field(default_factory=dict)
 
     def snapshot(self, etag: str | None, wait: float) -> tuple[MetadataSnapshot, str] | None:
         ends = time.monotonic() + wait
@@ -65,6 +66,11 @@ class Metadata:
     def catalogue(self, etag: str | None, wait: float) -> tuple[Catalogue, str] | None:
         found = self.snapshot(etag, wait)
         return found and (Catalogue.of(found[0].attributes), found[1])
+
+    def model(self, digest: str) -> bytes | None:
+        if self.is_away:
+            raise MetadataError("away")
+        return self.stored_models.get(digest)
 
     def callers(self, etag: str | None, wait: float) -> tuple[CallerList, str] | None:
         ends = time.monotonic() + wait
