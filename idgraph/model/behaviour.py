@@ -100,7 +100,9 @@ class Window(FrozenDocument):
     ] = "count"
     field: Name | None = Field(default=None, description="Whose values; `count` alone needs none.")
     condition: Expression | None = Field(default=None, description="JMESPath on an entry's fields.")
-    over: Duration | CalendarPeriod | Literal["all"] = "all"
+    over: Duration | CalendarPeriod | Literal["all"] = Field(
+        default="all", description="The last such time, as `30d`; a calendar period; or `all`."
+    )
     k: int = Field(default=10, ge=1, le=1000, description="Of `last_k` and `top_k`.")
 
     @model_validator(mode="after")
@@ -116,8 +118,8 @@ class SessionWindow(FrozenDocument):
 
     activity: str
     condition: Expression | None = None
-    gap: Duration = "30m"
-    cap: Duration = "24h"
+    gap: Duration = Field(default="30m", description="A longer pause than this ends a session.")
+    cap: Duration = Field(default="24h", description="A session is no longer than this.")
     over: Duration | Literal["all"] = Field(
         default="30d", description="`count` is of sessions that begin within it."
     )
@@ -185,7 +187,7 @@ class DerivedDefinition(Definition):
     """An attribute whose value is a function of a person's attributes and timelines at a moment. One of `window`, `sessions`,
     `pattern`, `expression`, `model` says which."""
 
-    path: str = Field(min_length=1, max_length=1024)
+    path: str = Field(min_length=1, max_length=1024, description="Where its value stands in the profile.")
     data_type: DataType | None = Field(
         default=None, description="Of the value, for the catalogue; default: what the kind says."
     )

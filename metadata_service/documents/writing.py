@@ -14,11 +14,11 @@ def spec_text(document: BaseModel, *left_out: str) -> str:
     stated = document.model_dump(
         mode="json", exclude={"version", "created", *left_out}, exclude_defaults=True
     )
-    return _compact(stated)
+    return json_lines(stated)
 
 
-def _compact(value: Any, indent: str = "") -> str:
-    """JSON with short arrays and objects on one line."""
+def json_lines(value: Any, indent: str = "") -> str:
+    """A JSON value as text, with short arrays and objects on one line."""
     flat = json.dumps(value, ensure_ascii=False)
     if (
         not isinstance(value, dict | list)
@@ -29,11 +29,11 @@ def _compact(value: Any, indent: str = "") -> str:
     deeper = indent + "  "
     if isinstance(value, dict):
         parts = [
-            f"{json.dumps(key, ensure_ascii=False)}: {_compact(below, deeper)}"
+            f"{json.dumps(key, ensure_ascii=False)}: {json_lines(below, deeper)}"
             for key, below in value.items()
         ]
     else:
-        parts = [_compact(below, deeper) for below in value]
+        parts = [json_lines(below, deeper) for below in value]
     first, last = "{}" if isinstance(value, dict) else "[]"
     return f"{first}\n{deeper}" + f",\n{deeper}".join(parts) + f"\n{indent}{last}"
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from inspect import getdoc
-from typing import Annotated, Any, Literal, NamedTuple, cast, get_args, get_origin
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Annotated, Any, Literal, NamedTuple, cast, get_args
 
 from fastapi import APIRouter, Depends, Query, Request, Response
 from pydantic import BaseModel, ValidationError
@@ -24,10 +23,11 @@ from idgraph.web.refusals import RefusedRequestError, UnknownSubjectError
 from metadata_service.api.routes.documents import Name, put_document
 from metadata_service.behaviour import ACTIVITIES, DERIVED_ATTRIBUTES
 from metadata_service.definitions import SEGMENTS, VIEWS
-from metadata_service.documents.problems import DocumentError, JsonFile, model_problems
-from metadata_service.documents.writing import difference, spec_text
+from metadata_service.documents.problems import DocumentError, JsonFile, Problem, model_problems
+from metadata_service.documents.writing import difference, json_lines, spec_text
 from metadata_service.storage.versions import VersionedDocuments
 from metadata_service.triggers import TRIGGERS
+from metadata_service.ui.forms import FormMember, at_their_places, filled, form_of
 from metadata_service.ui.page import (
     START_SECONDS,
     Number,
@@ -60,6 +60,17 @@ class Shelf(NamedTuple):
     one: str
     lead: str
     beginnings: Mapping[str, Mapping[str, Any]]
+
+    def form(self, text: str) -> tuple[FormMember, ...]:
+        """The inputs of a text; none where it is no JSON object."""
+        try:
+            content = JsonFile.of_text(text).content
+        except DocumentError:
+            return ()
+        if not isinstance(content, dict):
+            return ()
+        absent = {each for each in (*self.beginnings, "status", "model") if each not in content}
+        return form_of(self.documents.stated, content, {"name", *absent})
 
 
 _MESSAGE = {"expires": "1d", "limits": [{"most": 1, "per": "7d"}], "webhook": "crm"}
@@ -207,6 +218,7 @@ def show(
     new: bool = False,
     saved: bool = False,
     of: Text = "",
+    written: Literal["fields", "json"] = "fields",
 ) -> Response:
     """The latest version, an older one to begin with again, or with `new` a draft of a name, made `of` one of `beginnings`."""
     page.require("GET", f"/v1/{shelf.documents.path}/{name}")
@@ -216,7 +228,7 @@ def show(
             text = _text(shelf.documents.at(reading, version, name).document)
         elif not new:
             shelf.documents.get(reading, name)
-    return _page(page, shelf, name, text, saved=saved, of=of)
+    return _page(page, shelf, name, text, saved=saved, of=of, written=written)
 
 
 def act(page: SignedIn, shelf: Shown, name: Name, fields: OwnFields) -> Response:
@@ -225,6 +237,11 @@ def act(page: SignedIn, shelf: Shown, name: Name, fields: OwnFields) -> Response
     page.require("POST", f"/v1/{plural}/check")
     text, deed = fields.get("text", ""), fields.get("act")
     kept: dict[str, Any] = {each: fields.get(each, "").strip() for each in ("reason", "person", "etag")}
+    kept["written"] = fields.get("written", "json")
+    if kept["written"] == "fields" and shelf.form(text):
+        text = json_lines(filled(shelf.documents.stated, json.loads(text), fields))
+    if deed in ("fields", "json"):
+        kept["written"] = deed
     try:
         stated, first, kept["warnings"] = _read(page, shelf, name, text)
     except DocumentError as error:
@@ -310,6 +327,8 @@ def _page(
     text: str | None,
     status: int = 200,
     of: str = "",
+    written: str = "fields",
+    problems: Sequence[Problem] = (),
     **context: Any,
 ) -> Response:
     """With this text; else with what is stored, or with the beginning of a new one."""
@@ -322,13 +341,14 @@ def _page(
             known, versions = None, []
         if shelf.documents is ACTIVITIES:
             readers = [each.name for each in DERIVED_ATTRIBUTES.active(reading) if name in each.activities]
-        known_names = {
-            f"${kind.kind.upper()}": next((each.name for each in kind.active(reading)), kind.kind)
-            for kind in (ACTIVITIES, SEGMENTS)
+        names = {
+            kind.kind: [each.name for each in kind.active(reading)] for kind in (ACTIVITIES, SEGMENTS, VIEWS)
         }
     in_force = None if known is None else _text(known)
     if text is None:
-        text = in_force or _beginning(shelf, of, {"$NAME": name} | known_names)
+        text = in_force or _beginning(shelf, of, name, names)
+    form = shelf.form(text) if page.may("POST", f"/v1/{shelf.documents.path}/check") else ()
+    written = written if form else "json"
     return page.render(
         "definition.html",
         status,
@@ -338,42 +358,20 @@ def _page(
         known=known,
         text=text,
         readers=readers,
-        fields=_fields(shelf.documents.stated),
+        form=form if written == "fields" else form_of(shelf.documents.stated, {}),
+        written=written,
+        problems=problems,
+        wrong=at_their_places(form, problems),
+        names=names,
         difference=difference(in_force, text) if in_force is not None else [],
         versions=versions,
         **{"etag": "" if known is None else etag_of(known.model_dump_json())} | context,
     )
 
 
-class FieldHelp(NamedTuple):
-    """A field of a definition: its name with those of the fields around it, the words that it may be, its default, and help."""
-
-    name: str
-    words: str
-    default: Any
-    help: str
-
-
-def _fields(model: type[BaseModel], around: str = "") -> tuple[FieldHelp, ...]:
-    """The fields of a definition and of its parts."""
-    found: list[FieldHelp] = []
-    for name, field in model.model_fields.items():
-        inner = (field.annotation, *get_args(field.annotation))
-        words = ", ".join(
-            str(each) for kind in inner if get_origin(kind) is Literal for each in get_args(kind)
-        )
-        parts = [each for each in inner if isinstance(each, type) and issubclass(each, BaseModel)]
-        text = field.description or next((getdoc(each) or "" for each in parts), "")
-        default = None if field.is_required() else field.default
-        found.append(FieldHelp(around + name, words, default, text))
-        for each in parts:
-            found += _fields(each, f"{around}{name}.")
-    return tuple(found)
-
-
-def _beginning(shelf: Shelf, of: str, names: Mapping[str, str]) -> str:
+def _beginning(shelf: Shelf, of: str, name: str, names: Mapping[Any, Sequence[str]]) -> str:
     begun = shelf.beginnings.get(of) or next(iter(shelf.beginnings.values()))
-    text = json.dumps({"name": "$NAME", "description": "", **begun}, indent=2)
-    for placeholder, name in names.items():
-        text = text.replace(placeholder, name)
+    text = json.dumps({"name": "$NAME", "description": "", **begun}, indent=2).replace("$NAME", name)
+    for kind, known in names.items():
+        text = text.replace(f"${kind.upper()}", next(iter(known), kind))
     return text

@@ -14,7 +14,7 @@ from urllib.parse import quote, urlencode
 from fastapi import Request, Response
 from fastapi.responses import HTMLResponse
 from jinja2 import ChainableUndefined, Environment, FileSystemLoader
-from markupsafe import escape
+from markupsafe import Markup, escape
 
 from idgraph.model.callers import SCOPES, Role, Scope
 from idgraph.model.errors import first_few
@@ -124,6 +124,11 @@ def in_words(name: str) -> str:
     return what.replace("_", " ") + (f": {part}" if part else "")
 
 
+def with_code(text: str) -> Markup:
+    """Text with its parts between backticks as code."""
+    return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(text))))  # noqa: S704 - escaped
+
+
 def tint(source: str) -> int:
     """The tint of a source, one of three; the same one everywhere."""
     return hashlib.sha256(source.encode("utf-8", "replace")).digest()[0] % 3 + 1
@@ -146,7 +151,18 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         finalize=lambda value: marked(value) if type(value) is str else value,
     )
-    for each in (as_json, as_time, duration, first_few, in_words, ordinal_time, rfc3339, tint, value_time):
+    for each in (
+        as_json,
+        as_time,
+        duration,
+        first_few,
+        in_words,
+        ordinal_time,
+        rfc3339,
+        tint,
+        value_time,
+        with_code,
+    ):
         found.filters[each.__name__] = each
     # `as_typed` is text in a field, where it must stay what it is.
     found.filters.update(as_typed=escape, segment=lambda text: quote(text, safe=""))

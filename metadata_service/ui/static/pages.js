@@ -195,3 +195,16 @@ for (const field of document.querySelectorAll("input[data-into]")) {
   field.parentElement.hidden = false;
   field.addEventListener("change", async () => { find(`#${field.dataset.into}`).value = (await field.files[0]?.text()) ?? ""; });
 }
+
+// A list of pairs has an empty one at its end.
+document.addEventListener("input", (event) => {
+  const pair = event.target.closest?.("[data-grow]");
+  if (!pair || find("[data-grow] ~ [data-grow]:last-of-type", pair.parentElement) !== pair) return;
+  const next = pair.cloneNode(true);
+  for (const input of next.children) {
+    for (const name of ["name", "id", "aria-label"]) input.setAttribute(name, (input.getAttribute(name) ?? "").replace(/\d+(?!.*\d)/, (number) => Number(number) + 1));
+    input.value = "";
+    input.removeAttribute("aria-invalid");
+  }
+  pair.after(next);
+});

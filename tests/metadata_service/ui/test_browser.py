@@ -20,7 +20,7 @@ from tests.metadata_service.made_tokens import create_token
 from tests.metadata_service.ui.chromium import axe_violations, chromium, signed_in
 from tests.metadata_service.ui.site import EVENT, Whole
 from tests.metadata_service.ui.test_definitions import HELLO, crossed
-from tests.metadata_service.ui.test_timeline import BUYER, DERIVED, acted
+from tests.metadata_service.ui.test_timeline import BUYER, acted
 from tests.retail import raw
 from tests.servers.requirement import required
 
@@ -202,11 +202,14 @@ def test_a_segment_is_written_estimated_and_published(page: Page) -> None:
     page.get_by_role("link", name="Segments").click()
     page.get_by_label("Name").last.fill("buyers")
     page.get_by_role("button", name="Write it").click()
-    text = page.get_by_label("Segment as JSON")
-    text.fill('{"name": "buyers", "q": "activity.lastEvent=("}')
+    search = page.get_by_label("Search", exact=True)
+    search.fill("activity.lastEvent=(")
     page.get_by_role("button", name="Estimate").click()
-    page.locator("#problems").get_by_text("/q").wait_for()
-    text.fill('{"name": "buyers", "q": "activity.platform=*"}')
+    page.get_by_role("alert").get_by_role("link", name="/q").click()
+    assert search.get_attribute("aria-invalid") == "true"
+    assert axe_violations(page) == []
+    page.get_by_role("button", name="Edit as JSON").click()
+    page.get_by_label("Segment as JSON").fill('{"name": "buyers", "q": "activity.platform=*"}')
     page.get_by_role("button", name="Estimate").click()
     page.locator("#tried").get_by_text("match").wait_for()
     page.get_by_label("Reason").fill("for the newsletter")
@@ -337,14 +340,35 @@ def test_a_derived_attribute_is_tried_before_it_is_published(browser: Browser, w
     token = create_token(database, "who derives", Role.ADMIN, None, 100, False, (Scope.RULES,))
     with signed_in(browser, whole.site, token) as page:
         page.goto("/ui/derived-attributes/seenTimes")
-        draft = DERIVED[0] | {"window": {"activity": "seen", "condition": "what == 'View'"}}
-        page.get_by_label("Derived attribute as JSON").fill(json.dumps(draft))
+        page.get_by_label("Condition").fill("what == 'View'")
         page.get_by_role("button", name="Preview the effect").press("Enter")
         page.get_by_text("lose theirs").wait_for()
+        assert page.get_by_label("Condition").input_value() == "what == 'View'"
+        assert axe_violations(page) == []
+        page.get_by_role("button", name="Edit as JSON").click()
         page.get_by_text("Fields", exact=True).click()
         assert axe_violations(page) == []
         page.set_viewport_size({"width": 320, "height": 700})
         assert page.evaluate("document.documentElement.scrollWidth") <= 320
+
+
+def test_an_activity_is_written_by_keyboard(page: Page) -> None:
+    page.goto("/ui/activities-new?name=typed")
+    page.get_by_label("Source").fill("segment")
+    page.get_by_label("Fields: name 2").fill("last")
+    page.get_by_label("Fields: value 2").fill("activity.lastEvent")
+    page.get_by_label("Fields: name 3").fill("platform")
+    page.get_by_label("Fields: value 3").fill("activity.platform")
+    page.get_by_label("Most").fill("many")
+    page.get_by_label("Most").press("Enter")
+    page.get_by_role("link", name="/most").wait_for()
+    assert page.get_by_label("Most").get_attribute("aria-invalid") == "true"
+    assert page.get_by_label("Fields: value 2").input_value() == "activity.platform"
+    assert axe_violations(page) == []
+    page.get_by_label("Most").fill("50")
+    page.get_by_label("Reason").fill("for support")
+    page.get_by_role("button", name="Publish").click()
+    page.get_by_text("Published version 1").wait_for()
 
 
 def test_axe_looks_at_what_comes_late(page: Page) -> None:

@@ -146,10 +146,46 @@ def test_a_derived_attribute_begins_in_order(site: Site, made_of: str) -> None:
 
 
 def test_a_page_explains_the_fields_of_a_definition(site: Site) -> None:
-    page = html.unescape(site.signed_in().get("/ui/derived-attributes-new?name=helped"))
-    for text in ("window.over.calendar", "month, quarter", "top_k", "As `A B* C{2,3}? $`.", "sessions.gap"):
+    page = html.unescape(site.signed_in().get("/ui/derived-attributes/helped?new=true&written=json"))
+    for text in (
+        "window.over.calendar",
+        "month, quarter",
+        "top_k",
+        "As <code>A B* C{2,3}? $</code>.",
+        "sessions.gap",
+    ):
         assert text in page
-    assert '"400d"' in html.unescape(site.signed_in().get("/ui/activities-new?name=helped"))
+    assert '"400d"' in html.unescape(site.signed_in().get("/ui/activities/helped?new=true&written=json"))
+
+
+def test_a_definition_is_written_in_fields(site: Site) -> None:
+    site.api().put("/v1/activities/order", json=ORDER).raise_for_status()
+    person, place = site.signed_in(), "/ui/derived-attributes/busy"
+    page = person.get("/ui/derived-attributes-new?name=busy&of=window")
+    for label in ("Path", "Activity", "Function", "Field", "Condition", "Over"):
+        assert f">{label}" in page
+    begun = fields(page) | {"written": "fields", "act": "check"}
+    wrong = begun | {"/window/function": "sum", "/window/field": "totl", "/window/over": "a month"}
+    page = person.post(place, wrong, 422)
+    field = page.partition('id="/window/over"')[2].partition("</div>")[0]
+    assert 'aria-invalid="true"' in field
+    assert 'value="a month"' in field
+    assert "as in 30d" in html.unescape(field)
+    assert 'href="#/window/over"' in page
+    page = person.post(place, fields(page) | wrong | {"/window/over": "30d"}, 422)
+    assert "have no field totl" in page.partition('id="/window/field"')[2].partition("</div>")[0]
+    whole = fields(page) | begun | {"/window/field": "total", "/window/condition": "total > `5`"}
+    as_json = person.post(place, whole | {"act": "json"})
+    assert json.loads(editor_field(as_json, "text"))["window"] == {
+        "activity": "order",
+        "function": "count",
+        "field": "total",
+        "over": "30d",
+        "condition": "total > `5`",
+    }
+    assert "busy as JSON" not in person.post(place, fields(as_json) | {"act": "fields", "written": "json"})
+    assert "Published version 1" in person.post(place, whole | {"act": "publish", "reason": "new"})
+    assert site.api().get("/v1/derived-attributes/busy").json()["window"]["field"] == "total"
 
 
 def test_an_activity_names_the_attributes_that_read_it(site: Site) -> None:
