@@ -88,7 +88,6 @@ ONLY_IN: dict[str, tuple[str, ...]] = {
     "fastapi": ("metadata_service/", "profile_service/api/", "idgraph/web/", "idgraph/app/"),
     "starlette": ("metadata_service/", "profile_service/api/", "idgraph/web/"),
     "granian": ("idgraph/web/server.py",),
-    "uvicorn": ("idgraph/web/uvicorn_server.py",),
     "prometheus_client": ("idgraph/app/observation/", "idgraph/web/metrics.py"),
     "typer": ("idgraph/app/",),
     "rich": ("idgraph/app/",),

@@ -15,10 +15,9 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
-from importlib.util import find_spec
 from pathlib import Path
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, NoReturn, Protocol, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, NoReturn, cast
 
 from idgraph.model.errors import ConfigError, IdgraphError
 from idgraph.model.transport import PLAIN_HTTP, is_loopback
@@ -65,24 +64,9 @@ _GRACE_SECONDS = 1.0
 """For connections whose requests were cancelled."""
 
 
-class Server(Protocol):
-    """One HTTP server of one application."""
-
-    started: bool
-
-    def run(self, listener: socket.socket) -> None:
-        """Serve in this thread until `stop`, in the main thread also until SIGINT or SIGTERM, which is raised again at the
-        end. Requests under way have STOP_SECONDS."""
-        ...
-
-    def stop(self) -> None:
-        """End `run`; from any thread."""
-        ...
-
-
-class GranianServer:
-    """A `Server`: granian reads heads and bodies, keeps connections and does TLS in Rust (hyper, rustls); requests run on the event
-    loop of the calling thread."""
+class Server:
+    """One HTTP server of one application: granian reads heads and bodies, keeps connections and does TLS in Rust (hyper, rustls);
+    requests run on the event loop of the calling thread."""
 
     def __init__(self, app: Starlette, transport: Transport) -> None:
         self.started = False
@@ -94,6 +78,8 @@ class GranianServer:
         self._caught: list[int] = []
 
     def run(self, listener: socket.socket) -> None:
+        """Serve in this thread until `stop`, in the main thread also until SIGINT or SIGTERM, which is raised again at the
+        end. Requests under way have STOP_SECONDS."""
         is_main = threading.current_thread() is threading.main_thread()
         before = {each: signal.getsignal(each) for each in _SIGNALS} if is_main else {}
         asyncio.run(self._run(listener, before))
@@ -103,6 +89,7 @@ class GranianServer:
             signal.raise_signal(self._caught[0])
 
     def stop(self) -> None:
+        """End `run`; from any thread."""
         if self._loop is None:
             self._stopping.set()
             return
@@ -242,7 +229,8 @@ def serve(
     Port 0 takes a free one. Raises ConfigError for an address that cannot be listened on, or must not by plain HTTP.
     """
     name = f"the {app.title} service"
-    server = _server(app, name, host, transport)
+    _require_transport(name, host, transport)
+    server = Server(app, transport)
     opened = _listen(name, host, port) if descriptor is None else socket.socket(fileno=descriptor)
     with closing(opened) as listener:
         # Raised once more at the end: the process must live on to close what it has open.
@@ -269,7 +257,7 @@ def serve_by_processes(
     """Serve by so many processes of `command`, on one socket, until asked to stop; then each ends as `serve` does. The last argument
     of each is the socket's descriptor; `secret_of_processes` reads a secret that they share. One that ends is replaced.
     Raises ConfigError as `serve` does, IdgraphError when one ends soon after its start."""
-    _certified(name, host, transport)
+    _require_transport(name, host, transport)
     secret = os.urandom(SECRET_BYTES)
     ended: SimpleQueue[_Process] = SimpleQueue()
     with closing(_listen(name, host, port)) as listener, ExitStack() as stack:
@@ -362,7 +350,8 @@ def serving(
     """Serve from a thread while the block runs; gives the URL. Port 0 takes a free one. Errors begin with `name`, else
     with the title of a service. Raises ConfigError as `serve` does."""
     name = name or f"the {getattr(app, 'title', '')} service"
-    server = _server(app, name, host, transport)
+    _require_transport(name, host, transport)
+    server = Server(app, transport)
     listener = _listen(name, host, port)
     thread = threading.Thread(target=server.run, args=(listener,), name=name, daemon=True)
     thread.start()
@@ -408,30 +397,16 @@ def _url(host: str, transport: Transport, listener: socket.socket) -> str:
     return f"{scheme}://{f'[{host}]' if ':' in host else host}:{listener.getsockname()[1]}"
 
 
-def _certified(name: str, host: str, transport: Transport) -> ssl.SSLContext | None:
-    """The certificate; None where plain HTTP may be spoken. Raises ConfigError."""
-    context = _certificate(name, transport)
-    if context is None and not (transport.allow_plain_http or is_loopback(host)):
-        raise ConfigError(f"{name} does not listen on {host}: {PLAIN_HTTP}")
-    return context
-
-
-def _server(app: Starlette, name: str, host: str, transport: Transport) -> Server:
-    context = _certified(name, host, transport)
-    if find_spec("granian"):
-        return GranianServer(app, transport)
-    from idgraph.web.uvicorn_server import UvicornServer
-
-    return UvicornServer(app, context)
-
-
-def _certificate(name: str, transport: Transport) -> ssl.SSLContext | None:
+def _require_transport(name: str, host: str, transport: Transport) -> None:
+    """Raises ConfigError for a certificate that cannot be used, and where plain HTTP may not be spoken."""
     if transport.certificate_file is None:
-        return None
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        if not (transport.allow_plain_http or is_loopback(host)):
+            raise ConfigError(f"{name} does not listen on {host}: {PLAIN_HTTP}")
+        return
     try:
-        context.load_cert_chain(transport.certificate_file, transport.key_file)
+        ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(
+            transport.certificate_file, transport.key_file
+        )
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or type(error).__name__
         raise ConfigError(f"{name} cannot use {transport.certificate_file} and its key: {reason}") from None
-    return context

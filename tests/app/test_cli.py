@@ -97,7 +97,7 @@ def test_the_command_that_installs_an_extra_asks_no_index_for_idgraph(extra: str
 
 def test_help_loads_nothing_heavy() -> None:
     program = (
-        "import sys; from idgraph.app.cli import app; heavy = {'pyspark', 'pyarrow', 'pandas', 'fastapi', 'sqlalchemy', 'uvicorn', "
+        "import sys; from idgraph.app.cli import app; heavy = {'pyspark', 'pyarrow', 'pandas', 'fastapi', 'sqlalchemy', 'granian', "
         "'httpx', 'cryptography', 'pydantic'}; print(sorted(heavy & set(sys.modules)))"
     )
     done = subprocess.run(

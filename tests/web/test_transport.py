@@ -213,30 +213,7 @@ def test_more_connections_than_a_service_takes_wait(tmp_path: Path, monkeypatch:
         assert one_more.get("/health/live", timeout=30).status_code == 200
 
 
-def test_uvicorn_serves_where_granian_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server, "find_spec", lambda _: None)
-    monkeypatch.setattr(server, "MOST_CONNECTIONS", 2)
-    certificate, key = make_certificate(tmp_path)
-    with (
-        metadata(tmp_path, Transport(certificate, key)) as (url, token),
-        MetadataClient(url, token, ca_file=certificate) as client,
-    ):
-        assert client.snapshot() is not None
-    (tmp_path / "plain").mkdir()
-    with (
-        metadata(tmp_path / "plain") as (url, _),
-        httpx.Client(base_url=url) as first,
-        httpx.Client(base_url=url) as one_more,
-    ):
-        found = first.get("/health/live")
-        assert (found.status_code, found.headers.get("server")) == (200, None)
-        assert one_more.get("/health/live").status_code == 503
-
-
-@pytest.mark.parametrize("kind", ["granian", "uvicorn"])
-def test_requests_under_way_have_some_seconds_at_the_end(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
-    if kind == "uvicorn":
-        monkeypatch.setattr(server, "find_spec", lambda _: None)
+def test_requests_under_way_have_some_seconds_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server, "STOP_SECONDS", 1)
     under_way, ended = threading.Barrier(3), threading.Event()
 
