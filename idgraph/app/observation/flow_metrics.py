@@ -8,15 +8,14 @@ event.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import suppress
-from typing import NamedTuple
+from collections.abc import Collection, Iterator, Mapping
 
 from prometheus_client import CollectorRegistry, Histogram, ProcessCollector
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from idgraph.model.errors import IdgraphError
+from idgraph.web.metrics import Gauge
 from ingestion.stages.outcomes import BatchReport, StageReport
 
 COUNTERS: dict[str, tuple[str, str]] = {
@@ -50,42 +49,18 @@ STAGES = ("decrypt", "map", "commit")
 BATCH_SECONDS = (0.1, 0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0)
 
 
-class PartitionLag(NamedTuple):
-    """The number of offsets of a partition that are not taken yet, and the seconds since the first of them was published."""
-
-    topic: str
-    partition: int
-    lag: int
-    seconds: float | None = None
-
-
-class Gauges(NamedTuple):
-    """The questions of each scrape. All may raise IdgraphError, and are left out then; so are answers of
-    None."""
-
-    snapshot_version: Callable[[], int]
-    snapshot_age: Callable[[], float]
-    outbox: Callable[[], int | None]
-    projection_lag: Callable[[], float | None]
-    dead_letters: Callable[[], Mapping[str, int]]
-    lag: Callable[[], list[PartitionLag]]
-    is_ready: Callable[[], bool]
-    is_paused: Callable[[], bool]
-    held: Callable[[], Collection[str]]
-    input_lag: Callable[[], float]
-    heap: Callable[[], Collection[tuple[int, int]]]
-    """The bytes of Java's heap: used, and at most. None before Spark runs."""
-    disk: Callable[[], tuple[int, int]]
-    """The bytes of the directory's disk: free, and all."""
-
-
 class FlowMetrics(Collector):
     """The metrics of one flow in this process. Safe for several threads."""
 
     def __init__(
-        self, flow: str, sources: Collection[str], gauges: Gauges, seen: Mapping[str, float]
+        self,
+        flow: str,
+        sources: Collection[str],
+        gauges: Mapping[str, Mapping[str, Gauge]],
+        seen: Mapping[str, float],
     ) -> None:
-        """`seen` has the time of the last event of a source before this process, in seconds since 1970."""
+        """`gauges` are read at each scrape: by what they ask, then by name. Those of one question are left out together where one
+        raises IdgraphError. `seen` has the time of the last event of a source before this process, in seconds since 1970."""
         self._flow = flow
         self._seen = dict(seen)
         self._sources = sources
@@ -124,32 +99,17 @@ class FlowMetrics(Collector):
         failed = GaugeMetricFamily(
             "idgraph_scrape_failed", "1 where something could not be asked for.", labels=["flow", "what"]
         )
-        for what, family in (
-            ("snapshot", self._snapshot),
-            ("outbox", self._outbox),
-            ("projection", self._projection),
-            ("dead_letters", self._waiting),
-            ("lag", self._lag),
-            ("paused", self._paused),
-            ("held", self._held),
-            ("heap", self._heap),
-            ("disk", self._disk),
-        ):
+        for what, gauges in self._gauges.items():
             try:
-                yield from family()
-                failed.add_metric([self._flow, what], 0)
+                values = {name: gauge.read() for name, gauge in gauges.items()}
             except IdgraphError:
                 failed.add_metric([self._flow, what], 1)
+                continue
+            failed.add_metric([self._flow, what], 0)
+            for name, value in values.items():
+                if value is not None:
+                    yield self._gauge(name, gauges[name].meaning, value, gauges[name].labels)
         yield failed
-        is_ready = self._gauges.is_ready()
-        with suppress(IdgraphError):
-            is_ready = is_ready and not self._gauges.is_paused()
-        yield self._gauge("idgraph_ready", "1 while the flow takes events.", is_ready)
-        yield self._gauge(
-            "idgraph_input_lag_seconds",
-            "Since when there is input that is not readable yet; 0 while there is none.",
-            self._gauges.input_lag(),
-        )
 
     def _counters(self) -> Iterator[Metric]:
         with self._lock:
@@ -176,7 +136,7 @@ class FlowMetrics(Collector):
             yield from self._of_sources()
             if self._last_batch:
                 yield self._gauge(
-                    "idgraph_last_batch_timestamp_seconds",
+                    "last_batch_timestamp_seconds",
                     "Time at which the last micro-batch ended.",
                     self._last_batch,
                 )
@@ -198,99 +158,26 @@ class FlowMetrics(Collector):
                 dead_letters.add_metric([self._flow, source, reason], count)
         yield dead_letters
 
-        last = GaugeMetricFamily(
-            "idgraph_source_last_event_timestamp_seconds",
-            "Time at which the last micro-batch with an event of a source ended.",
-            labels=["flow", "source"],
-        )
-        for source in self._sources:
-            if source in self._seen:
-                last.add_metric([self._flow, source], self._seen[source])
-        yield last
-
-    def _heap(self) -> Iterator[Metric]:
-        for used, most in self._gauges.heap():
-            yield self._gauge(
-                "idgraph_jvm_heap_used_bytes", "Used bytes of the heap of Spark's driver.", used
-            )
-            yield self._gauge("idgraph_jvm_heap_max_bytes", "The most that this heap may have.", most)
-
-    def _paused(self) -> Iterator[Metric]:
-        is_paused = self._gauges.is_paused()
-        yield self._gauge("idgraph_paused", "1 while somebody has paused the flow.", is_paused)
-
-    def _disk(self) -> Iterator[Metric]:
-        free, size = self._gauges.disk()
-        yield self._gauge("idgraph_disk_free_bytes", "Free bytes of the disk of the directory.", free)
-        yield self._gauge("idgraph_disk_size_bytes", "All bytes of that disk.", size)
-
-    def _held(self) -> Iterator[Metric]:
-        held = self._gauges.held()
-        waits = GaugeMetricFamily(
-            "idgraph_source_held",
-            "1 while a source waits for too many dead letters.",
-            labels=["flow", "source"],
-        )
-        for source in self._sources:
-            waits.add_metric([self._flow, source], source in held)
-        yield waits
-
-    def _snapshot(self) -> Iterator[Metric]:
-        version, age = self._gauges.snapshot_version(), self._gauges.snapshot_age()
-        yield self._gauge("idgraph_snapshot_version", "Version of the metadata snapshot in force.", version)
         yield self._gauge(
-            "idgraph_snapshot_age_seconds", "Since the metadata service last said that it is the newest.", age
+            "source_last_event_timestamp_seconds",
+            "Time at which the last micro-batch with an event of a source ended.",
+            {(source,): self._seen[source] for source in self._sources if source in self._seen},
+            ("source",),
         )
-
-    def _outbox(self) -> Iterator[Metric]:
-        depth = self._gauges.outbox()
-        if depth is not None:
-            yield self._gauge(
-                "idgraph_outbox_entries", "Profiles that wait for the index, counted to 10,000.", depth
-            )
-
-    def _projection(self) -> Iterator[Metric]:
-        lag = self._gauges.projection_lag()
-        if lag is not None:
-            yield self._gauge(
-                "idgraph_projection_lag_seconds",
-                "Since when profiles are committed and not searchable; 0 while all are.",
-                lag,
-            )
-
-    def _waiting(self) -> Iterator[Metric]:
-        waiting = GaugeMetricFamily(
-            "idgraph_dead_letters_waiting", "Stored dead letters.", labels=["flow", "reason"]
-        )
-        for reason, count in self._gauges.dead_letters().items():
-            waiting.add_metric([self._flow, reason], count)
-        yield waiting
-
-    def _lag(self) -> Iterator[Metric]:
-        lag = GaugeMetricFamily(
-            "idgraph_source_lag_records",
-            "Offsets of a Kafka partition, or about as many messages of a Pulsar partition, that are not taken yet.",
-            labels=["flow", "topic", "partition"],
-        )
-        seconds = GaugeMetricFamily(
-            "idgraph_source_lag_seconds",
-            "Since when the first message of a Pulsar partition waits that is not taken yet; 0 without one.",
-            labels=["flow", "topic", "partition"],
-        )
-        for each in self._gauges.lag():
-            labels = [self._flow, each.topic, str(each.partition)]
-            lag.add_metric(labels, each.lag)
-            if each.seconds is not None:
-                seconds.add_metric(labels, each.seconds)
-        yield lag
-        yield seconds
 
     def _counter(self, name: str, help_text: str, value: float) -> Metric:
         family = CounterMetricFamily(f"idgraph_{name}", help_text, labels=["flow"])
         family.add_metric([self._flow], value)
         return family
 
-    def _gauge(self, name: str, help_text: str, value: float) -> Metric:
-        family = GaugeMetricFamily(name, help_text, labels=["flow"])
-        family.add_metric([self._flow], value)
+    def _gauge(
+        self,
+        name: str,
+        help_text: str,
+        value: float | Mapping[tuple[str, ...], float],
+        labels: tuple[str, ...] = (),
+    ) -> Metric:
+        family = GaugeMetricFamily(f"idgraph_{name}", help_text, labels=["flow", *labels])
+        for each, number in (value if isinstance(value, Mapping) else {(): value}).items():
+            family.add_metric([self._flow, *each], number)
         return family

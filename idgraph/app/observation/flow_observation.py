@@ -15,7 +15,6 @@ from idgraph.model.topics import Behind, topic_sources
 from idgraph.repeating import Repeating, message_of
 
 if TYPE_CHECKING:
-    from idgraph.app.observation.flow_metrics import PartitionLag
     from idgraph.app.settings.document import Settings
     from idgraph.app.shared_flows import SharedFlows
     from idgraph.model.dead_letters import DeadLetters
@@ -110,21 +109,21 @@ def observed(
     if settings.metrics.port is None:
         yield on_batch
         return
-    from idgraph.app.observation.flow_metrics import FlowMetrics, Gauges
-    from idgraph.web.metrics import observation
+    from idgraph.app.observation.flow_metrics import FlowMetrics
+    from idgraph.web.metrics import Gauge, observation
     from idgraph.web.server import Transport, serving
 
-    name = settings.flow.name
+    name, sources = settings.flow.name, list(settings.sources_by_name())
 
     def is_ready() -> bool:
         return any(each.is_ready() for each in running)
 
-    def disk() -> tuple[int, int]:
+    def disk() -> tuple[int, int, int]:
+        """All bytes, used and free ones."""
         try:
-            usage = shutil.disk_usage(settings.directory)
+            return shutil.disk_usage(settings.directory)
         except OSError as error:
             raise StoreError(f"{settings.directory}: {error.strerror}") from None
-        return usage.free, usage.total
 
     def stops() -> Stops:
         return Stops(flows.is_paused(name), [each.source for each in flows.holds_of(name)])
@@ -143,21 +142,77 @@ def observed(
                 return ({"paused": True} if is_paused else {}) | ({"held": waiting} if waiting else {})
             return {}
 
-        gauges = Gauges(
-            lambda: snapshots.current().snapshot.version,
-            snapshots.age,
-            _outbox(resources.store, stack),
-            lambda: projection.lag_seconds() if projection else None,
-            letters,
-            _lag(settings, waiting, stack),
-            is_ready,
-            lambda: stopped().is_paused,
-            lambda: stopped().held,
-            lambda: max((each.lag_seconds() for each in running), default=0.0),
-            lambda: [each.heap_bytes() for each in running],
-            disk,
-        )
-        metrics = FlowMetrics(name, list(settings.sources_by_name()), gauges, _seen(flows, name))
+        def takes_events() -> bool:
+            with suppress(IdgraphError):
+                return is_ready() and not stopped().is_paused
+            return is_ready()
+
+        def heap(part: int) -> float | None:
+            return running[0].heap_bytes()[part] if running else None
+
+        lag = _lag(settings, waiting, stack)
+        gauges = {
+            "snapshot": {
+                "snapshot_version": Gauge(
+                    "Version of the metadata snapshot in force.", lambda: snapshots.current().snapshot.version
+                ),
+                "snapshot_age_seconds": Gauge(
+                    "Since the metadata service last said that it is the newest.", snapshots.age
+                ),
+            },
+            "outbox": {
+                "outbox_entries": Gauge(
+                    "Profiles that wait for the index, counted to 10,000.", _outbox(resources.store, stack)
+                )
+            },
+            "projection": {
+                "projection_lag_seconds": Gauge(
+                    "Since when profiles are committed and not searchable; 0 while all are.",
+                    lambda: projection.lag_seconds() if projection else None,
+                )
+            },
+            "dead_letters": {
+                "dead_letters_waiting": Gauge(
+                    "Stored dead letters.", lambda: _labelled(letters()), ("reason",)
+                )
+            },
+            "lag": {
+                "source_lag_records": Gauge(
+                    "Offsets of a Kafka partition, or about as many messages of a Pulsar partition, that are not taken yet.",
+                    lambda: {part: each.records for part, each in lag().items()},
+                    ("topic", "partition"),
+                ),
+                "source_lag_seconds": Gauge(
+                    "Since when the first message of a Pulsar partition waits that is not taken yet; 0 without one.",
+                    lambda: {part: each.seconds for part, each in lag().items() if each.seconds is not None},
+                    ("topic", "partition"),
+                ),
+            },
+            "paused": {"paused": Gauge("1 while somebody has paused the flow.", lambda: stopped().is_paused)},
+            "held": {
+                "source_held": Gauge(
+                    "1 while a source waits for too many dead letters.",
+                    lambda: _labelled({each: each in stopped().held for each in sources}),
+                    ("source",),
+                )
+            },
+            "heap": {
+                "jvm_heap_used_bytes": Gauge("Used bytes of the heap of Spark's driver.", lambda: heap(0)),
+                "jvm_heap_max_bytes": Gauge("The most that this heap may have.", lambda: heap(1)),
+            },
+            "disk": {
+                "disk_free_bytes": Gauge("Free bytes of the disk of the directory.", lambda: disk()[2]),
+                "disk_size_bytes": Gauge("All bytes of that disk.", lambda: disk()[0]),
+            },
+            "flow": {
+                "ready": Gauge("1 while the flow takes events.", takes_events),
+                "input_lag_seconds": Gauge(
+                    "Since when there is input that is not readable yet; 0 while there is none.",
+                    lambda: max((each.lag_seconds() for each in running), default=0.0),
+                ),
+            },
+        }
+        metrics = FlowMetrics(name, sources, gauges, _seen(flows, name))
 
         def show_report(report: BatchReport) -> None:
             metrics.add(report, time.time())
@@ -200,15 +255,18 @@ def _outbox(store: Outbox, stack: ExitStack) -> Callable[[], int | None]:
 
 def _lag(
     settings: Settings, waiting: Callable[[], Mapping[str, Behind]], stack: ExitStack
-) -> Callable[[], list[PartitionLag]]:
-    from idgraph.app.observation.flow_metrics import PartitionLag
-
+) -> Callable[[], Mapping[tuple[str, str], Behind]]:
+    """The backlog by topic and partition."""
     if not topic_sources(settings.sources_by_name()):
-        return list
+        return dict
 
-    def ask() -> list[PartitionLag]:
+    def ask() -> Mapping[tuple[str, str], Behind]:
         named = ((name.rpartition("/"), each) for name, each in waiting().items())
-        return [PartitionLag(topic, int(partition), *each) for (topic, _, partition), each in named]
+        return {(topic, partition): each for (topic, _, partition), each in named}
 
-    nothing: list[PartitionLag] = []
+    nothing: Mapping[tuple[str, str], Behind] = {}
     return stack.enter_context(Watch(ask, nothing, LAG_SECONDS)).latest
+
+
+def _labelled(counts: Mapping[str, int]) -> dict[tuple[str, ...], float]:
+    return {(label,): count for label, count in counts.items()}
