@@ -131,6 +131,20 @@ class Feed(Protocol):
         ...
 
 
+class LookupNotes(Protocol):
+    """Notes of look-ups, to be compared with features later."""
+
+    def begin(
+        self, reader: ProfileReader, caller: Caller, identifier: Identifier, snapshot: MetadataSnapshot
+    ) -> Any:
+        """The begin of a note, before the answer is made; None for a look-up of which none is made. Raises StoreError."""
+        ...
+
+    def end(self, begun: Any, attributes: Mapping[str, Any]) -> None:
+        """Note the answer with these attributes, as nested objects."""
+        ...
+
+
 class ProfileService:
     """Readers of profiles, one for each thread, snapshot and clearance; and the log of what was revealed."""
 
@@ -176,6 +190,8 @@ class ProfileService:
         """The issuer whose tokens are accepted besides our own."""
         self.streams: Counter[str] = Counter()
         """Streams of changes that are open, by who is charged."""
+        self.served: LookupNotes | None = None
+        """Notes look-ups, to be compared with features later; None: none is."""
         self.is_stopping = False
         """Streams end."""
 
@@ -224,6 +240,16 @@ class ProfileService:
     def plain(self, caller: Caller, identifier: Identifier, has: Callable[[str], bool]) -> Plain | None:
         """The answer to a look-up with `MASKED`, if there is one person to show; `has` says whether the caller has that of a
         tag. None where `lookup` must say what there is instead. Raises NotReadyError, StoreError."""
+        served = self.served
+        begun = served and served.begin(
+            self.reader(caller), caller, identifier, self.following.edition().snapshot
+        )
+        found = self._plain(caller, identifier, has)
+        if served and begun and found is not None and found.body is not None:
+            served.end(begun, canonical.decode(found.body)["attributes"])
+        return found
+
+    def _plain(self, caller: Caller, identifier: Identifier, has: Callable[[str], bool]) -> Plain | None:
         question = Question.of(caller, identifier, self.following.edition())
         changes = self._adapters.store.changes()
         found = None if changes is None else self._answers.get(changes, question)
@@ -256,12 +282,19 @@ class ProfileService:
         """`lookup` of each, read together."""
         reader = wanted.reading(self.reader(caller))
         self._note_hidden_types(caller, reader, identifiers)
+        served = self.served if wanted.fields is None and wanted.view is None else None
+        snapshot = self.following.edition().snapshot
+        begun = [served and served.begin(reader, caller, each, snapshot) for each in identifiers]
         looked = []
-        for asked, found in zip(identifiers, reader.lookup_each(identifiers, wanted.reveal), strict=True):
+        for place, (asked, found) in enumerate(
+            zip(identifiers, reader.lookup_each(identifiers, wanted.reveal), strict=True)
+        ):
             is_shared = bool(reader.shared)
             shown = [] if is_shared and not wanted.sharing else wanted.read(self, caller, found, reader)
             incomplete = reader.take_incomplete()
             profiles, sharing = ([], shown) if is_shared else (shown, [])
+            if served and profiles and (noted := begun[place]):
+                served.end(noted, profiles[0].attributes())
             looked.append(
                 Looked(
                     profiles, is_shared, sharing, incomplete, "" if found else reader.hint_of_type(asked.type)

@@ -22,7 +22,7 @@ from idgraph.app.terminal import open_closed_streams
 
 EPILOG = (
     "Exit codes: 0 done, 1 failed, 2 wrong command line or configuration, or an unreadable file, 3 not found, "
-    "4 the flow stopped itself, 5 metadata service away or token refused, 6 index and store differ, "
+    "4 the flow stopped itself, 5 metadata service away or token refused, 6 index and store, or look-ups and features, differ, "
     "130 interrupted or cancelled, 141 the reader of the output ended."
 )
 

@@ -42,7 +42,7 @@ class Exit(IntEnum):
     UNAVAILABLE = 5
     """The metadata service is away, or refused the token."""
     DRIFT = 6
-    """The index differs from the store."""
+    """The index differs from the store, or look-ups from features."""
     INTERRUPTED = 130
     """Ctrl-C, as a shell reports it: 128 and the signal's number; or a job was cancelled."""
     BROKEN_PIPE = 141

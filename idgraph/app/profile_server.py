@@ -21,6 +21,8 @@ from idgraph.app.publish import publisher, topic_publisher
 from idgraph.app.settings.document import Settings
 from idgraph.app.settings.tables import TopicSettings, WebhookSettings
 from idgraph.app.shared_flows import SharedFlows
+from idgraph.jobs.features.served import PAUSE_SECONDS, ServedLookups
+from idgraph.repeating import Outage, Repeating
 from idgraph.snapshot_file import PinnedSnapshot
 from idgraph.web.limits import RateLimit
 from idgraph.web.metrics import log_requests, metrics_of_processes
@@ -135,6 +137,21 @@ def application(settings: Settings, secret: bytes | None = None) -> Iterator[Fas
                 partial(project_now, adapters, following),
             )
             service.documents = documents
+            if settings.profiles.checked_share:
+                noted = ServedLookups(
+                    documents, wiring.served_hashes(settings), settings.profiles.checked_share
+                )
+                outage = Outage("notes of look-ups")
+                stack.enter_context(
+                    Repeating(
+                        "served look-ups",
+                        noted.flush,
+                        lambda error: outage.show_error(error, "some look-ups are not noted"),
+                        pause=PAUSE_SECONDS,
+                        last=noted.flush,
+                    )
+                )
+                service.served = noted
             service.openid = metadata_access.single_sign_on(settings)
             hooks = [_webhook(stack, each) for each in settings.profiles.webhooks]
             feeds = [each for each in hooks if each.segment is not None]

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from idgraph.jobs.downloads import Downloads
     from idgraph.jobs.erase.dead_letter_search import DeadLetterSearch
     from idgraph.jobs.erase.erasure import Erasure
+    from idgraph.jobs.features.served import ServedHashes
     from idgraph.jobs.job import Job, JobRunner
     from idgraph.model.index import IndexRules, ProfileIndex
     from idgraph.model.jobs import JobRecord
@@ -270,6 +271,15 @@ def audit_log(settings: Settings) -> AuditLog:
     from idgraph.web.audit import PURPOSE, AuditLog
 
     return AuditLog(audit_lines(settings), provider_of(settings).purpose_key(PURPOSE))
+
+
+def served_hashes(settings: Settings) -> ServedHashes:
+    """The hashes in notes of served look-ups."""
+    from idgraph.jobs.features.served import PURPOSE, ServedHashes
+    from transforms.privacy.protected_names import TombstoneNames
+
+    provider = provider_of(settings)
+    return ServedHashes(provider.purpose_key(PURPOSE), TombstoneNames(provider))
 
 
 def keyed_hash(resources: WorkerResources | ReadResources) -> Callable[[str], str]:

@@ -107,6 +107,24 @@ class BehaviourReader:
                     remaining += each.reads
         return needed, reads_plain
 
+    def of_timelines(self) -> BehaviourReader:
+        """A reader of the derived attributes that depend on nothing but timelines."""
+        return self.reading([path for path in self.paths() if not self.reads_plain(path)])
+
+    def paths(self) -> list[str]:
+        """The paths of the derived attributes."""
+        return [each.definition.path for each in self._derivations]
+
+    def known(self, person: Person, before_ms: int) -> list[Any]:
+        """All that the attributes `of_timelines` are derived from as of a moment, as JSON data: fragments, and entries. Raises
+        StoreError, DamagedStateError."""
+        timelines = self._timelines(person, self._pages([person], self._read), self._read)
+        entries = {
+            name: [each for each in found.entries if each.time < before_ms]
+            for name, found in timelines.items()
+        }
+        return [sorted(each.stored.id for each in person.members), entries]
+
     @property
     def is_empty(self) -> bool:
         """Whether nothing is derived."""

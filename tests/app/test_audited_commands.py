@@ -30,7 +30,7 @@ BY_HISTORY = (
 """They act through the metadata service, or on its database: its history has them."""
 OPEN = (
     "attributes changes, attributes search, attributes show, audit verify, behaviour list, bench, check, dead-letters list, demo, doctor, explain, "
-    "flows show, index create, index follow, index versions, jobs list, jobs show, keys list, links history, links list, "
+    "features check, flows show, index create, index follow, index versions, jobs list, jobs show, keys list, links history, links list, "
     "links show, links violations, map, package, publish, rules check, rules show, rules try, run, sandboxes compare, "
     "sandboxes list, serve metadata, serve profiles, specs diff, specs health, specs list, specs pull, specs show, "
     "store create, suggest find, timeline, tokens list, triggers ledger, triggers list, up, users list"

@@ -6,6 +6,7 @@ import doctest
 import json
 import re
 import stat
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +17,14 @@ from pyarrow import csv, parquet
 
 import idgraph as library
 from idgraph.app import wiring
+from idgraph.app.adapters.shared_state import open_documents
+from idgraph.app.entrance import local_operator
+from idgraph.app.profile_server import application
 from idgraph.app.settings.document import Settings
+from idgraph.jobs.features.served import ServedLookups
 from idgraph.model.behaviour import ActivityDocument, DerivedDocument
 from idgraph.model.errors import QueryError
+from idgraph.model.identifiers import Identifier
 from idgraph.model.queries import Term
 from idgraph.model.snapshots import MetadataSnapshot
 from metadata_service.behaviour import derived_paths
@@ -167,6 +173,45 @@ def test_frames_of_other_libraries_are_read_and_made(shop: CommandLine) -> None:
         found = profiles.features(OtherFrame(labels()), [ORDERS])
         assert OtherFrame(found).table == profiles.features(labels(), [ORDERS]).to_arrow()
         assert list(found.to_pandas().columns) == ["identifier", "time", ORDERS]
+
+
+def test_look_ups_that_were_noted_are_checked(shop: CommandLine) -> None:
+    settings = shop.settings()
+    missing = shop("features", "check")
+    assert (missing.exit_code, "checked_share" in missing.output) == (3, True)
+
+    def note(change: dict[str, Any]) -> None:
+        with wiring.opened_to_read(settings) as resources, closing(open_documents(settings)) as documents:
+            reader = wiring.profile_reader(settings, resources)
+            log = ServedLookups(documents, wiring.served_hashes(settings), 1.0)
+            (profile,) = reader.lookup(Identifier.parse(PERSON))
+            begun = log.begin(reader, local_operator(), Identifier.parse(PERSON), known())
+            assert begun is not None
+            log.end(begun, profile.attributes() | change)
+            log.flush()
+
+    note({})
+    (found,) = shop.json("features", "check", "--json")
+    assert (found["noted"], found["same"], found["share_that_differs"]) == (1, 1, 0)
+    note({"behaviour": {"orders30d": 7_000}})
+    differing = shop("features", "check", "--json")
+    assert differing.exit_code == 6
+    found = json.loads(differing.stdout)
+    assert (found["differs"], found["share_that_differs"]) == (1, 0.5)
+    assert found["attributes"][ORDERS] == 1
+    assert found["examples"][0]["profile"] == PERSON
+    assert "differs" in shop("features", "check").output
+    (sampled,) = shop.json("features", "check", "--json", "--sample", "1")
+    assert sampled["looked_at"] == 1
+
+
+@pytest.mark.parametrize("share", [0.0, 0.5])
+def test_the_service_notes_look_ups_on_request(
+    served: CommandLine, monkeypatch: pytest.MonkeyPatch, share: float
+) -> None:
+    monkeypatch.setenv("IDGRAPH_PROFILES__CHECKED_SHARE", str(share))
+    with application(served.settings()) as service:
+        assert (service.state.service.served is not None) is bool(share)
 
 
 def test_a_data_frame_keeps_its_index_and_columns(shop: CommandLine) -> None:

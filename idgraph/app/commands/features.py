@@ -8,7 +8,8 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from idgraph.app.commands.context import JobWho, JobWhy, keyed, origin_of
+from idgraph.app.commands.context import JobWho, JobWhy, Json, keyed, origin_of
+from idgraph.model.errors import NotFoundError
 
 
 class _LabelsFirst(TyperGroup):
@@ -75,3 +76,56 @@ def add(
         complete=complete,
     )
     run_job(keyed(context), FEATURES, parameters, origin_of(who, why))
+
+
+@commands.command("check")
+def check(
+    context: typer.Context,
+    sample: Annotated[
+        int,
+        typer.Option(
+            "--sample", min=1, max=100_000, help="Most look-ups to compare, over all that are noted."
+        ),
+    ] = 1000,
+    as_json: Json = False,
+) -> None:
+    """Compare look-ups that were served with features as of their moments: the share that differs, none. Exit code 6: some do.
+
+    The profile service notes a share of its look-ups where `[profiles] checked_share` says so. Entries that came after a
+    look-up with an earlier time may change features: such look-ups are `late`, and do not count.
+    """
+    from contextlib import closing
+
+    from idgraph.app import metadata_access, wiring
+    from idgraph.app.adapters.shared_state import is_embedded, open_documents
+    from idgraph.app.exits import Exit
+    from idgraph.app.terminal import print_json, print_table
+    from idgraph.jobs.features.check import FeatureCheck
+    from idgraph.jobs.features.served import notes, rules_of
+
+    settings = keyed(context)
+    with closing(open_documents(settings)) as documents:
+        noted = list(notes(documents))
+    if not noted:
+        raise NotFoundError(
+            "no look-up was noted: set `checked_share` under `[profiles]`, and restart the service"
+        )
+    some = noted[:: -(-len(noted) // sample)]
+    with wiring.opened_to_read(settings) as resources:
+        wiring.require_own_keyring(settings, resources, notes=False)
+        pinned = metadata_access.snapshot_to_read_by(settings)
+        reader = wiring.profile_reader(settings, resources, pinned)
+        hashes = wiring.served_hashes(settings)
+        rules, scans = rules_of(pinned.snapshot), is_embedded(settings)
+        found = FeatureCheck(reader, resources.store, hashes, rules, scans).of(some)
+    document = found.document() | {"noted": len(noted)}
+    if as_json:
+        print_json(document)
+    else:
+        shown = ("noted", "looked_at", "same", "differs", "late", "redefined", "gone")
+        print_table(("look-ups", "number"), [(name, f"{document[name]:,}") for name in shown])
+        print_table(
+            ("attribute", "differs"), [(path, f"{n:,}") for path, n in document["attributes"].items()]
+        )
+    if found.outcomes["differs"]:
+        raise typer.Exit(Exit.DRIFT)

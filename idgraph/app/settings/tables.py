@@ -168,6 +168,13 @@ class ProfilesSettings(SettingsTable):
         description="Attribute paths that the contact search compares with each of `name`, `phone`, `email` and `postcode` "
         "([profiles.md](profiles.md)).",
     )
+    checked_share: float = Field(
+        default=0.0,
+        ge=0,
+        le=1,
+        description="Share of look-ups that are noted for `idgraph features check`, as keyed hashes of profile, entries and derived "
+        "attributes ([behaviour.md](behaviour.md#are-look-ups-what-a-model-was-trained-on)). Default: none.",
+    )
     consent_source: str | None = Field(
         default=None,
         description="Source that takes consents which are recorded over HTTP ([rights.md](rights.md)). Default: none are.",
