@@ -15,12 +15,11 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import islice
-from typing import Any
 
 from idgraph.model.errors import ClosedVersionError
 from sinks.aws_connection import Retry
-from sinks.dynamodb.client import DynamoClient, Item
-from sinks.dynamodb.connection import Capacity, DynamoRefusedError, TablesLocation
+from sinks.dynamodb.client import REFUSED, DynamoClient, Item
+from sinks.dynamodb.connection import Capacity, TablesLocation
 from sinks.dynamodb.fragments import raise_refused
 from sinks.dynamodb.leases import FREE, DynamoLeases, now_ms
 from sinks.dynamodb.schema import DATA_KEYS, KEY_VERSIONS
@@ -140,35 +139,19 @@ class DynamoDataKeys:
             versions = sorted({changes[name][1].kek_version for name in pending})
             looks = [_look(self._versions, version) for version in versions]
             updates = [_update(self._table, name, *changes[name]) for name in pending]
-            reasons = self._attempt([*looks, *updates])
-            if reasons is None:
+            refusals = self._client.transact(DATA_KEYS, [*looks, *updates])
+            if not refusals:
                 break
-            if any(reason["Code"] == "ConditionalCheckFailed" for reason in reasons[: len(looks)]):
+            raise_refused(self._table, refusals)
+            if REFUSED in refusals[: len(looks)]:
                 self._refuse_closed((changes[name][1] for name in pending), REPLICAS)
-            for name, reason in zip(pending, reasons[len(looks) :], strict=True):
-                if reason["Code"] == "ConditionalCheckFailed":
-                    item = reason.get("Item", {})
-                    must, _ = changes[name]
-                    if (_key(item) if "enveloped" in item else None) != must:
-                        lost.add(name)
-            if not lost.intersection(pending):
-                # Held, or another transaction was in the way.
+            refused = [name for name, each in zip(pending, refusals[len(looks) :], strict=True) if each]
+            found = self.get(refused)
+            changed = {name for name in refused if found.get(name) != changes[name][0]}
+            if not changed:
                 retry.pause("keys are held by another writer")
+            lost |= changed
         return lost
-
-    def _attempt(self, actions: list[Item]) -> list[dict[str, Any]] | None:
-        """The reasons for which a transaction was cancelled, action by action; None when it was not."""
-        try:
-            self._client.call(
-                "transact_write_items", self._table, TransactItems=actions, ReturnConsumedCapacity="TOTAL"
-            )
-        except DynamoRefusedError as error:
-            reasons: list[dict[str, Any]] = error.response.get("CancellationReasons", [])
-            raise_refused(self._table, (_meaning(reason["Code"]) for reason in reasons))
-            if not reasons:
-                raise
-            return reasons
-        return None
 
     def _refuse_closed(self, keys: Iterable[WrappedKey], replicas: int = 1) -> None:
         versions = sorted({key.kek_version for key in keys})
@@ -232,11 +215,5 @@ def _update(table: str, name: str, must: WrappedKey | None, new: WrappedKey) -> 
             "UpdateExpression": "SET kek = :kek, enveloped = :wrapped REMOVE holder, until_ms",
             "ConditionExpression": f"{condition} AND {FREE}",
             "ExpressionAttributeValues": values,
-            "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
         }
     }
-
-
-def _meaning(code: str) -> str | None:
-    passing = ("None", "ConditionalCheckFailed", "TransactionConflict", "ThrottlingError")
-    return None if code in (*passing, "ProvisionedThroughputExceeded") else code

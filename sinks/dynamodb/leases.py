@@ -15,7 +15,6 @@ from contextlib import contextmanager
 from idgraph.model.errors import StoreError
 from sinks.aws_connection import RETRY_SECONDS, Retry
 from sinks.dynamodb.client import DynamoClient, Item, Statement
-from sinks.dynamodb.connection import DynamoRefusedError
 from sinks.dynamodb.fragments import raise_refused
 from sinks.dynamodb.schema import DATA_KEYS
 
@@ -91,15 +90,7 @@ class Lease:
             }
             for each in part
         ]
-        try:
-            self._client.call(
-                "transact_write_items", self._table, TransactItems=actions, ReturnConsumedCapacity="TOTAL"
-            )
-        except DynamoRefusedError as error:
-            if error.code == "TransactionCanceledException":
-                return False
-            raise
-        return True
+        return not self._client.transact(DATA_KEYS, actions)
 
     def _execute(self, text: str, fragment_ids: Sequence[str]) -> list[str | None]:
         statements = [Statement(text, [{"S": each}, self._holder]) for each in fragment_ids]
