@@ -25,6 +25,7 @@ from metadata_service.attributes.discovery import apply_schema_changes
 from metadata_service.attributes.policies import attributes_around, policies_of
 from metadata_service.attributes.rules import RESERVED, path_problem
 from metadata_service.models import model_content
+from metadata_service.specs.catalogue import active_specs
 from metadata_service.storage.edits import Edit
 from metadata_service.storage.versions import Held, VersionedDocuments
 
@@ -112,6 +113,8 @@ def _derived(session: Session, definition: DerivedDefinition) -> DerivedDocument
 
 
 def _check_path(session: Session, definition: DerivedDefinition) -> None:
+    from transforms.spec.output_tree import place_of
+
     path = definition.path
     problem = path_problem(path)
     if problem is None and paths.split(path)[0] in (RESERVED, CONSENTS):
@@ -125,6 +128,9 @@ def _check_path(session: Session, definition: DerivedDefinition) -> None:
             raise RefusedRequestError(
                 f"events have values at {each.path}", "/path", "choose a path that no attribute has"
             )
+    for spec in active_specs(session):
+        if (place := place_of(spec.operations, path)) is not None:
+            raise RefusedRequestError(f"the spec {spec.name} writes to {path} by {place}", "/path")
     for other in DERIVED_ATTRIBUTES.active(session):
         if other.name != definition.name and (
             paths.is_within(other.path, path) or paths.is_within(path, other.path)

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from idgraph.app.identity_documents import validated
 from idgraph.model.behaviour import ActivityDefinition, ActivityDocument, DerivedDefinition, DerivedDocument
 from idgraph.model.documents import FrozenDocument
+from idgraph.model.errors import ConfigError, SpecError
 from idgraph.model.triggers import TriggerDefinition, TriggerDocument
 from idgraph.model.views import SegmentDefinition, SegmentDocument
-from metadata_service.documents.problems import JsonFile
+from metadata_service.documents.problems import DocumentError, JsonFile
 
 if TYPE_CHECKING:
     from sinks.http.metadata import MetadataClient
@@ -50,6 +52,42 @@ def put_behaviour(
     if isinstance(definition, TriggerDefinition):
         return "trigger", client.put_trigger(definition, reason)
     return "derived_attribute", client.put_derived(definition, reason)
+
+
+def check_behaviour(document: JsonFile) -> BehaviourFile:
+    """The definitions of a file, each compiled by itself. Raises DocumentError."""
+    from transforms.behaviour.activities import Activity
+    from transforms.behaviour.derivations import compile_derived
+
+    checked = validated(BehaviourFile, document)
+    problems = []
+    for place, each in checked.placed():
+        try:
+            if isinstance(each, ActivityDefinition):
+                Activity(each)
+            elif isinstance(each, DerivedDefinition):
+                compile_derived(DerivedDocument(**dict(each), version=1))
+        except SpecError as error:
+            problems.append(error.under(place))
+    if problems:
+        raise document.refuse(problems)
+    return checked
+
+
+def holds_behaviour(document: JsonFile) -> bool:
+    """Whether it looks like a file of such definitions."""
+    content = document.content
+    return isinstance(content, dict) and not BehaviourFile.model_fields.keys().isdisjoint(content)
+
+
+def derived_in(files: Iterable[Path]) -> list[DerivedDefinition]:
+    """The derived attributes in force by those of these files that hold any, and have no mistakes."""
+    found: list[DerivedDefinition] = []
+    for file in files:
+        with suppress(DocumentError, ConfigError):
+            if file != Path("-") and holds_behaviour(document := JsonFile(file)):
+                found += check_behaviour(document).derived_attributes
+    return [each for each in found if each.status == "active"]
 
 
 def read_behaviour(file: Path) -> BehaviourFile:

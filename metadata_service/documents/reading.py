@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from pydantic import ValidationError
 
 from idgraph.model.attributes import AttributeDefinition
+from idgraph.model.behaviour import DerivedDefinition
 from idgraph.model.classification import ClassificationLevels
 from idgraph.model.errors import SpecError
 from idgraph.model.identity_rules import DEFAULT_RULES
@@ -23,7 +24,7 @@ from idgraph.web.refusals import RefusedRequestError
 from metadata_service.attributes.rules import check_attribute
 from metadata_service.documents.problems import DocumentError, JsonFile, Problem, model_problems
 from metadata_service.specs.cases import failing_cases
-from metadata_service.specs.rules import check_spec
+from metadata_service.specs.rules import check_derived_paths, check_spec
 
 
 class SpecOperations(NamedTuple):
@@ -36,16 +37,21 @@ class SpecOperations(NamedTuple):
     warnings: tuple[Problem, ...] = ()
 
 
-def check_document(file: Path, sources: frozenset[str] = frozenset()) -> tuple[Problem, ...]:
+def check_document(
+    document: JsonFile, sources: frozenset[str] = frozenset(), derived: Iterable[DerivedDefinition] = ()
+) -> tuple[Problem, ...]:
     """Read a spec or attribute definitions, whichever the file holds; gives the warnings. Definitions are checked by
     the classification levels that a metadata service begins with: it may have others. A spec is compared with the names
-    of `sources`, if there are any."""
-    document = JsonFile(file)
+    of `sources`, if there are any, and with the paths of `derived` attributes."""
     if not _holds_attributes(document.content):
         found = _read_operations(document)
         if found.definition is None:
             return found.warnings
         warnings = (*map(document.locate, unknown_source(found.definition.source, sources)), *found.warnings)
+        try:
+            check_derived_paths(found.definition, derived)
+        except SpecError as error:
+            raise document.refuse([error], warnings) from None
         if failing := failing_cases(found.definition):
             raise document.refuse(failing, warnings)
         return warnings

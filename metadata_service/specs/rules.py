@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from idgraph.model import canonical
+from idgraph.model.behaviour import DerivedDefinition
 from idgraph.model.errors import SpecError
 from idgraph.model.paths import escape, join, places, split
 from idgraph.model.specs import SpecDefinition, SpecType
@@ -35,6 +36,21 @@ def check_spec(definition: SpecDefinition, compile_spec: CompileSpec) -> None:
     _check_type(definition)
     _check_places(definition)
     _check_evidence(definition)
+
+
+def check_derived_paths(definition: SpecDefinition, derived: Iterable[DerivedDefinition]) -> None:
+    """Raises SpecError if a line of the spec, which compiles, writes to the path of one of these derived attributes: such a value
+    would never show."""
+    from transforms.spec.output_tree import place_of
+
+    for each in derived:
+        place = place_of(definition.operations, each.path)
+        if place is not None:
+            raise SpecError(
+                f"{each.path} is the path of the derived attribute {each.name}",
+                place,
+                "write to another path, or retire that attribute first",
+            )
 
 
 def check_payload(payload: Any, place: str) -> None:

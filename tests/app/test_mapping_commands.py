@@ -210,6 +210,26 @@ def test_check_warns_of_paths_that_no_operation_makes(idgraph: CommandLine) -> N
     assert [warning["pointer"] for warning in reported["warnings"]] == ["/id", "/identifiers/0/path"]
 
 
+def test_check_refuses_what_writes_to_the_path_of_a_derived_attribute(idgraph: CommandLine) -> None:
+    spec = written(
+        idgraph.folder,
+        b"""{"name": "shop", "source": "orders", "id": "a", "identifiers": [{"type": "email", "path": "a", "primary": true}],
+"operations": [{ "operation": "shift", "spec": { "a": ["a", "orders.number"] } }]}""",
+    )
+    behaviour = idgraph.folder / "behaviour.json"
+    derived = {"name": "number", "path": "orders", "window": {"activity": "order"}}
+    behaviour.write_text(json.dumps({"derived_attributes": [derived]}))
+    result = idgraph("check", behaviour, spec)
+    assert (result.exit_code, result.stdout) == (1, f"{behaviour}: ok\n")
+    message = "/operations/0/spec/a: orders is the path of the derived attribute number"
+    assert result.stderr.startswith(f"{spec}:2:"), result.stderr
+    assert message in result.stderr
+    assert idgraph("check", spec).exit_code == 0
+    behaviour.write_text(json.dumps({"activities": [{"name": "order", "condition": "a["}]}))
+    result = idgraph("check", behaviour)
+    assert (result.exit_code, "/activities/0/condition: JMESPath" in result.stderr) == (1, True)
+
+
 def test_check_warns_of_a_fragment_that_persons_share(idgraph: CommandLine) -> None:
     """Found by a new user: a sale with another customer's phone number became that customer's."""
     shift = {"operation": "shift", "spec": {"a": "phone", "b": "number"}}

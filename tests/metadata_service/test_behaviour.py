@@ -13,7 +13,11 @@ from tests.metadata_service.conftest import Running
 pytestmark = pytest.mark.slow
 
 ORDER = {"name": "order", "source": "orders", "fields": {"total": "orders.last.total"}}
-COUNT = {"name": "orders30d", "path": "behaviour.orders30d", "window": {"activity": "order", "over": "30d"}}
+COUNT: dict[str, Any] = {
+    "name": "orders30d",
+    "path": "behaviour.orders30d",
+    "window": {"activity": "order", "over": "30d"},
+}
 
 
 def put(service: Running, kind: str, body: dict[str, Any]) -> httpx.Response:
@@ -82,6 +86,41 @@ def test_what_cannot_work_is_refused_with_the_place(
     put(service, "derived-attributes", COUNT)
     answer = put(service, kind, {"name": "x"} | body)
     assert (answer.status_code, answer.json().get("pointer", "")) == (422, pointer), answer.text
+
+
+def spec(name: str, path: str) -> dict[str, Any]:
+    return {
+        "name": name,
+        "source": name,
+        "operations": [{"operation": "shift", "spec": {"who": "who", "at": "at", "n": path}}],
+        "id": "who",
+        "ordinal": "at",
+        "identifiers": [{"path": "who", "type": "person", "primary": True}],
+        "status": "active",
+    }
+
+
+@pytest.mark.parametrize("below", ["", ".of.year"])
+def test_no_spec_writes_to_the_path_of_a_derived_attribute(service: Running, below: str) -> None:
+    path = COUNT["path"] + below
+    draft = spec("late", path) | {"status": "draft"}
+    put(service, "specs", draft)
+    put(service, "activities", ORDER)
+    put(service, "derived-attributes", COUNT)
+    answers = [
+        put(service, "specs", spec("crm", path)),
+        put(service, "specs", draft | {"source": "another"}),
+        service.admin.post("/v1/specs/check", json=spec("crm", path)),
+        service.admin.post("/v1/specs/late/status", json={"status": "active"}),
+    ]
+    for each in answers:
+        found = each.json()
+        assert (each.status_code, found["pointer"]) == (422, "/operations/0/spec/n"), found
+        assert "orders30d" in found["detail"]
+    put(service, "derived-attributes", COUNT | {"status": "retired"})
+    assert put(service, "specs", spec("crm", path)).status_code == 201
+    refused = put(service, "derived-attributes", COUNT).json()
+    assert (refused["pointer"], "the spec crm" in refused["detail"]) == ("/path", True)
 
 
 def test_a_path_is_free_again_once_its_definition_is_retired(service: Running) -> None:

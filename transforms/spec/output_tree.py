@@ -1,4 +1,4 @@
-"""The paths that a chain of operations can produce, as far as its spec says: for warnings, never for refusals."""
+"""The paths that a chain of operations can produce, as far as its spec says. `can_produce` is for warnings, never for refusals."""
 
 from __future__ import annotations
 
@@ -39,6 +39,20 @@ def can_produce(tree: Tree, path: str) -> bool:
             return False
         tree = tree[key]
     return True
+
+
+def place_of(operations: Any, path: str) -> str | None:
+    """The JSON pointer, within a spec, of the last line that names a path of the output, or one below it; None if no line does,
+    though events may bring it."""
+    keys = tuple(paths.split(path))
+    found = None
+    for number, entry in enumerate(operations if isinstance(operations, list) else [operations]):
+        at = f"/{number}" if isinstance(operations, list) else ""
+        moves = moves_of(entry, at, "")
+        if any(place[: len(keys)] == keys for place in moves.written):
+            lines = (each.by.place for each in moves.moves if each.target[: len(keys)] == keys)
+            found = next(lines, f"/operations{at}")
+    return found if found is not None and can_produce(output_tree(operations), path) else None
 
 
 def leaves(tree: Tree, above: tuple[str, ...] = ()) -> Iterator[str]:

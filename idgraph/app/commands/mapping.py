@@ -123,7 +123,8 @@ def _traced(
 def check(
     context: typer.Context,
     files: Annotated[
-        list[Path], typer.Argument(help="Mapping specs, or definitions of attributes (or lists of them).")
+        list[Path],
+        typer.Argument(help="Mapping specs, definitions of attributes (or lists of them), or of behaviour."),
     ],
     as_json: Annotated[
         bool,
@@ -133,15 +134,19 @@ def check(
         ),
     ] = False,
 ) -> None:
-    """Check mapping specs and definitions of attributes. A mistake is printed as `file:line:column: pointer: message`.
+    """Check mapping specs, definitions of attributes, and files for `idgraph behaviour apply`. A mistake is printed as
+    `file:line:column: pointer: message`.
 
     Exit code 1: a file has mistakes; 2: a file cannot be read. Warnings do not change the exit code. The source of a
-    spec is compared with the configured sources, if all their events have known source names.
+    spec is compared with the configured sources, if all their events have known source names, and its paths with those of
+    derived attributes in the files.
     """
-    from metadata_service.documents.problems import DocumentError
+    from idgraph.app.behaviour_documents import check_behaviour, derived_in, holds_behaviour
+    from metadata_service.documents.problems import DocumentError, JsonFile
     from metadata_service.documents.reading import check_document
 
     sources = settings_of(context).event_sources()
+    derived = derived_in(files)
     worst = 0
     for file in files:
         problems: list[dict[str, Any]] = []
@@ -149,7 +154,12 @@ def check(
         shown_as = f"{file}: ok"
         code = Exit.FAILED
         try:
-            found = check_document(file, sources.names if sources.are_all else frozenset())
+            document = JsonFile(file)
+            if holds_behaviour(document):
+                check_behaviour(document)
+            else:
+                names = sources.names if sources.are_all else frozenset[str]()
+                found = check_document(document, names, derived)
         except DocumentError as error:
             found = error.warnings
             problems = [problem._asdict() for problem in error.problems]

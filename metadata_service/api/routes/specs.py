@@ -26,6 +26,7 @@ from metadata_service.api.routes.requests import ASKED, asked
 from metadata_service.api.service import Acting, Actor, Paging, Reason, Service
 from metadata_service.attributes.catalogue import known_types
 from metadata_service.attributes.policy_changes import request_change
+from metadata_service.behaviour import DERIVED_ATTRIBUTES
 from metadata_service.drafting.draft import SpecDraft, draft_spec
 from metadata_service.specs import catalogue as specs
 from metadata_service.specs.approval import (
@@ -41,7 +42,7 @@ from metadata_service.specs.health import spec_health
 from metadata_service.specs.input_places import InputPlaces
 from metadata_service.specs.moves import moved
 from metadata_service.specs.preview import PreviewRecord, preview_event
-from metadata_service.specs.rules import check_payload, check_spec
+from metadata_service.specs.rules import check_derived_paths, check_payload, check_spec
 from metadata_service.specs.vocabulary import CompletionList, WordKind, completions
 from metadata_service.storage.edits import Edit
 
@@ -68,6 +69,7 @@ def check_only(definition: SpecDefinition, service: Service) -> SpecCheckRecord:
         rival = specs.find_rival(session, definition)
         opened = opened_by_definition(session, definition)
         check_made_up(session, definition)
+        check_derived_paths(definition, DERIVED_ATTRIBUTES.active(session))
     warnings = [f"spec {rival} is active for the same source and event type"] if rival else []
     warnings += [f"waits for a second person: {each}" for each in first_few(opened)]
     return SpecCheckRecord(warnings=warnings, cases=run_cases(definition))
@@ -200,6 +202,7 @@ def put(
         _look_ahead(service, definition)
     with service.database.write(caller.name, reason) as edit:
         check_made_up(edit.session, definition)
+        check_derived_paths(definition, DERIVED_ATTRIBUTES.active(edit.session))
         version, is_new = specs.put_spec(edit, definition, _of_record(precondition))
         if definition.status is SpecStatus.ACTIVE and (waiting := _activate(edit, name, version)):
             return asked(waiting)
@@ -299,6 +302,7 @@ def set_status(
     if change.status is SpecStatus.ACTIVE:
         with service.database.read() as session:
             stored = specs.stored_version(session, name, change.version)
+            check_derived_paths(stored, DERIVED_ATTRIBUTES.active(session))
         check_spec(stored, service.compile_spec)
         require_cases(stored, are_allowed_to_fail=change.allow_failing_cases)
         _look_ahead(service, stored)
