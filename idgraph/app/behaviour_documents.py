@@ -65,7 +65,8 @@ def check_behaviour(document: JsonFile) -> BehaviourFile:
         try:
             if isinstance(each, ActivityDefinition):
                 Activity(each)
-            elif isinstance(each, DerivedDefinition):
+            elif isinstance(each, DerivedDefinition) and each.model is None:
+                # The metadata service has the models.
                 compile_derived(DerivedDocument(**dict(each), version=1))
         except SpecError as error:
             problems.append(error.under(place))
@@ -88,6 +89,14 @@ def derived_in(files: Iterable[Path]) -> list[DerivedDefinition]:
             if file != Path("-") and holds_behaviour(document := JsonFile(file)):
                 found += check_behaviour(document).derived_attributes
     return [each for each in found if each.status == "active"]
+
+
+def read_derived(file: Path) -> tuple[DerivedDefinition, ...]:
+    """The derived attributes of such a file, or of one that is a single definition. Raises DocumentError, ConfigError."""
+    document = JsonFile(file)
+    if isinstance(document.content, dict) and "path" in document.content:
+        return (validated(DerivedDefinition, document),)
+    return validated(BehaviourFile, document).derived_attributes
 
 
 def read_behaviour(file: Path) -> BehaviourFile:

@@ -67,6 +67,7 @@ COMMANDS = {
     "attributes": "attributes:commands",
     "rules": "rules:commands",
     "behaviour": "behaviour:commands",
+    "models": "models:commands",
     "triggers": "triggers:commands",
     "tokens": "tokens:commands",
     "users": "users:commands",

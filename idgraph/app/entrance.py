@@ -103,6 +103,10 @@ class Entrance(Protocol):
         """The answer of `GET /v1/triggers/NAME/ledger`."""
         ...
 
+    def preview_derived(self, definition: dict[str, Any], persons: int) -> dict[str, Any]:
+        """The answer of `POST /v1/derived-attributes/preview`."""
+        ...
+
     def search(self, body: dict[str, Any]) -> dict[str, Any]:
         """The answer of `POST /v1/search`."""
         ...
@@ -144,6 +148,12 @@ class _Here:
         with closing(self._documents()) as self._service.documents:
             return ledger_of(self._service, self._caller, name, limit)
 
+    def preview_derived(self, definition: dict[str, Any], persons: int) -> dict[str, Any]:
+        from profile_service.api.routes.previews import DerivedPreviewBody, derived_preview
+
+        body = _read(DerivedPreviewBody, {"definition": definition, "sample": persons})
+        return derived_preview(self._service, self._caller, body)
+
     def search(self, body: dict[str, Any]) -> dict[str, Any]:
         from profile_service.request_bodies import SearchBody
         from profile_service.searching import search
@@ -182,6 +192,10 @@ class _Remote:
 
     def trigger_ledger(self, name: str, limit: int) -> dict[str, Any]:
         return self._call("triggers", name, "ledger", method="GET", params={"limit": limit})
+
+    def preview_derived(self, definition: dict[str, Any], persons: int) -> dict[str, Any]:
+        body = {"definition": definition, "sample": persons}
+        return self._call("derived-attributes", "preview", body=body)
 
     def search(self, body: dict[str, Any]) -> dict[str, Any]:
         return self._call("search", body=body)

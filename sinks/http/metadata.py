@@ -314,6 +314,13 @@ class MetadataClient:
         path = f"/v1/derived-attributes/{quoted(definition.name)}"
         return self._put(_SavedDerived, path, _stated(definition, DerivedDefinition), reason)
 
+    def restore_derived(self, name: str, version: int, reason: str = "") -> DerivedDocument:
+        """Put an older version of a derived attribute in force again, as a new one. Raises NotFoundError, RefusedError."""
+        path = f"/v1/derived-attributes/{quoted(name)}/versions/{version}"
+        older = self._http.get_model(VersionRecord[DerivedDocument], "GET", path).document
+        stated = older.model_dump(exclude={"version"}, exclude_unset=True)
+        return self.put_derived(DerivedDefinition.model_validate(stated), reason)
+
     def put_segment(self, definition: SegmentDefinition, reason: str = "") -> SegmentDocument:
         """Put a segment in force; the same again makes no new version. Raises RefusedError."""
         path = f"/v1/segments/{quoted(definition.name)}"

@@ -23,7 +23,7 @@ USER = "user_id:4493"
 
 BY_HISTORY = (
     "attributes apply, attributes approve, attributes caps, attributes confirm, attributes dismiss, attributes purge, "
-    "attributes redact, attributes refuse, behaviour apply, rules apply, sandboxes create, sandboxes delete, sandboxes promote, "
+    "attributes redact, attributes refuse, behaviour apply, models add, models rollback, rules apply, sandboxes create, sandboxes delete, sandboxes promote, "
     "specs activate, specs apply, specs push, specs retire, tokens add, tokens revoke, users add, users confirm, "
     "users disable, users reset"
 )
@@ -31,7 +31,7 @@ BY_HISTORY = (
 OPEN = (
     "attributes changes, attributes search, attributes show, audit verify, behaviour list, bench, check, dead-letters list, demo, doctor, explain, "
     "features check, flows show, index create, index follow, index versions, jobs list, jobs show, keys list, links history, links list, "
-    "links show, links violations, map, package, publish, rules check, rules show, rules try, run, sandboxes compare, "
+    "links show, links violations, map, models list, models try, package, publish, rules check, rules show, rules try, run, sandboxes compare, "
     "sandboxes list, serve metadata, serve profiles, specs diff, specs health, specs list, specs pull, specs show, "
     "store create, suggest find, timeline, tokens list, triggers ledger, triggers list, up, users list"
 )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 from datetime import UTC, datetime, timedelta
@@ -92,17 +91,3 @@ def test_triggers(example: dict[str, Any]) -> None:
             assert (decision.outcome, decision.due_ms) == (
                 ("waiting", at) if until == "sent" else ("held", moment(until))
             )
-
-
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore")
-def test_the_model_is_trained_and_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for needed in ("onnxruntime", "skl2onnx"):
-        pytest.importorskip(needed, reason=f"needs {needed}: requirements-dev.lock")
-    monkeypatch.chdir(tmp_path)
-    for block in re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL):
-        exec(block, {})
-    content = (tmp_path / "churn.onnx").read_bytes()
-    digest = hashlib.sha256(content).hexdigest()
-    [example] = [each for each in EXAMPLES if "model" in each]
-    given(example | {"model": example["model"] | {"digest": digest}}, {digest: content})

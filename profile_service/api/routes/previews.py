@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from decimal import Decimal
+from statistics import quantiles
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Response
@@ -137,6 +139,25 @@ class ValueCount(BaseModel):
     after: int
 
 
+class Spread(BaseModel):
+    """The distribution of numbers."""
+
+    persons: int = Field(description="Those who have a number.")
+    least: float
+    lower_quartile: float
+    median: float
+    upper_quartile: float
+    greatest: float
+
+
+class NumberSpread(BaseModel):
+    """The numbers of all persons at a path; null without any."""
+
+    path: str
+    before: Spread | None
+    after: Spread | None
+
+
 class DerivedExample(BaseModel):
     """A person whose values change. The values are by path."""
 
@@ -153,6 +174,7 @@ class DerivedPreview(BaseModel):
     gained: int = Field(description="Persons who have a value by the new definition alone.")
     lost: int = Field(description="Persons who have a value by the present definition alone.")
     values: list[ValueCount] = Field(description=f"The most frequent, at most {MOST_VALUES}.")
+    numbers: list[NumberSpread] = Field(description="By path, of values that are numbers.")
     examples: list[DerivedExample] = Field(description=f"At most {MOST_EXAMPLES}.")
 
 
@@ -160,17 +182,42 @@ def _frequencies(found: Iterable[dict[str, Any]]) -> Counter[tuple[str, bytes]]:
     return Counter((path, canonical.encode(value)) for each in found for path, value in each.items())
 
 
-@derived.post("/preview", response_model=DerivedPreview)
-def preview_derived(body: DerivedPreviewBody, service: Service, caller: Admitted) -> Response:
-    """Preview a derived attribute on stored persons. Nothing is stored."""
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float | Decimal) and not isinstance(value, bool)
+
+
+def _spread(found: Counter[tuple[str, bytes]], path: str) -> dict[str, Any] | None:
+    numbers = sorted(
+        float(value)
+        for (place, text), persons in found.items()
+        if place == path and _is_number(value := canonical.decode(text))
+        for _ in range(persons)
+    )
+    if not numbers:
+        return None
+    lower, median, upper = quantiles(numbers, method="inclusive") if numbers[1:] else numbers * 3
+    return {
+        "persons": len(numbers),
+        "least": numbers[0],
+        "lower_quartile": lower,
+        "median": median,
+        "upper_quartile": upper,
+        "greatest": numbers[-1],
+    }
+
+
+def derived_preview(service: ProfileService, caller: Caller, body: DerivedPreviewBody) -> dict[str, Any]:
+    """The `DerivedPreview`. Raises SpecError, RefusedRequestError, StoreError, and MetadataError where a model cannot be asked
+    for."""
     from transforms.behaviour.derivations import compile_derived
 
     reader = service.reader(caller)
     definition = DerivedDocument(**dict(body.definition), version=1)
     models: dict[str, bytes] = {}
     if definition.model is not None:
-        content = service.following.model(definition.model.digest)
-        models = {} if content is None else {definition.model.digest: content}
+        digest, following = definition.model.digest, service.following
+        content = following.edition().snapshot.models.get(digest) or following.model(digest)
+        models = {} if content is None else {digest: content}
     if definition.status == "active":
         compile_derived(definition, models.__getitem__)
     if unknown := sorted(set(definition.activities) - reader.activities().keys()):
@@ -180,26 +227,32 @@ def preview_derived(body: DerivedPreviewBody, service: Service, caller: Admitted
     before = _frequencies(old for _, old, _ in persons)
     after = _frequencies(new for _, _, new in persons)
     frequent = sorted({*before, *after}, key=lambda each: (-max(before[each], after[each]), each))
-    return answer(
-        {
-            "persons": len(persons),
-            "changed": len(changed),
-            "gained": sum(not old for _, old, _ in changed),
-            "lost": sum(not new for _, _, new in changed),
-            "values": [
-                {
-                    "path": each[0],
-                    "value": canonical.decode(each[1]),
-                    "before": before[each],
-                    "after": after[each],
-                }
-                for each in frequent[:MOST_VALUES]
-            ],
-            "examples": [
-                {"id": name, "before": old, "after": new} for name, old, new in changed[:MOST_EXAMPLES]
-            ],
-        }
-    )
+    return {
+        "persons": len(persons),
+        "changed": len(changed),
+        "gained": sum(not old for _, old, _ in changed),
+        "lost": sum(not new for _, _, new in changed),
+        "values": [
+            {
+                "path": each[0],
+                "value": canonical.decode(each[1]),
+                "before": before[each],
+                "after": after[each],
+            }
+            for each in frequent[:MOST_VALUES]
+        ],
+        "numbers": [
+            {"path": path, "before": _spread(before, path), "after": _spread(after, path)}
+            for path in sorted({path for path, value in frequent if _is_number(canonical.decode(value))})
+        ],
+        "examples": [{"id": name, "before": old, "after": new} for name, old, new in changed[:MOST_EXAMPLES]],
+    }
+
+
+@derived.post("/preview", response_model=DerivedPreview)
+def preview_derived(body: DerivedPreviewBody, service: Service, caller: Admitted) -> Response:
+    """Preview a derived attribute on stored persons. Nothing is stored."""
+    return answer(derived_preview(service, caller, body))
 
 
 @router.get("/previews/{job}", response_model=PreviewDocument)

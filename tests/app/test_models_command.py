@@ -1,0 +1,148 @@
+"""`idgraph models`; docs/behaviour.md goes from features to a score that a look-up shows."""
+
+from __future__ import annotations
+
+import doctest
+import hashlib
+import json
+import re
+import shlex
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from idgraph.app import metadata_access, wiring
+from idgraph.app.metadata_server import serving_here
+from tests.app.conftest import CommandLine, configured
+from tests.docs.test_behaviour_doc import EXAMPLES, given
+from tests.retail import EXAMPLE, Pipeline, durable_keys, records
+
+pytestmark = pytest.mark.slow
+for needed in ("onnxruntime", "skl2onnx", "pandas"):
+    pytest.importorskip(needed, reason=f"needs {needed}: requirements-dev.lock")
+
+PAGE = Path(__file__).parents[2] / "docs" / "behaviour.md"
+[SECTION] = re.findall(r"^## Models\n(.*?)(?=^## )", PAGE.read_text(encoding="utf-8"), re.M | re.S)
+SHOWN = "user_id:3474"
+
+
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CommandLine]:
+    """The example's metadata in a service that runs, and events of some persons in the store."""
+    with configured(tmp_path_factory.mktemp("shop")) as shell:
+        assert shell("keys", "init").exit_code == 0
+        with serving_here(shell.settings()) as url, pytest.MonkeyPatch.context() as patch:
+            patch.setenv("IDGRAPH_METADATA__URL", url)
+            steps: tuple[tuple[str | Path, ...], ...] = (
+                ("attributes", "apply", EXAMPLE / "attributes.json"),
+                ("specs", "apply", *sorted((EXAMPLE / "specs").glob("*.json"))),
+                ("behaviour", "apply", EXAMPLE / "behaviour.json"),
+            )
+            for words in steps:
+                applied = shell(*words)
+                assert applied.exit_code == 0, applied.output
+            fill(shell)
+            yield shell
+
+
+def fill(shell: CommandLine) -> None:
+    settings = shell.settings()
+    known = metadata_access.snapshot_to_read_by(settings).snapshot
+    some = [each for each in records(80_000) if SHOWN.encode()[8:] in each.value]
+    with wiring.opened(settings) as resources, closing(durable_keys(settings.directory)) as keys:
+        pipeline = Pipeline(settings.directory, keys, resources.store, resources.index, snapshot=known)
+        pipeline.process([*some, *records(3000)])
+        pipeline.data_keys.close()
+
+
+@pytest.fixture(scope="module")
+def trained(shop: CommandLine) -> dict[str, Any]:
+    """What the page's program leaves behind."""
+    demo = shop.folder / ".idgraph" / "demo-retail"
+    demo.symlink_to(shop.folder)
+    [program] = re.findall(r"```python\n(.*?)```", SECTION, re.S)
+    names: dict[str, Any] = {}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(shop.folder)
+        exec(program, names)
+    return names
+
+
+def commands() -> list[list[str]]:
+    [block] = re.findall(r"```\n(idgraph .*?)```", SECTION, re.S)
+    return [shlex.split(line)[1:] for line in block.splitlines()]
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_the_documentation_goes_from_features_to_a_score(shop: CommandLine, trained: dict[str, Any]) -> None:
+    adding, trying, *rest = commands()
+    digest = hashlib.sha256(trained["model"]).hexdigest()
+    assert shop(*adding).stdout == f"{digest}\n"
+    tried = shop(*trying)
+    assert tried.exit_code == 0, tried.output
+    assert tried.stdout.startswith("churn: of 500 persons 500 change, 500 gain a value, 0 lose theirs\n")
+    for each in rest:
+        result = shop(*each)
+        assert result.exit_code == 0, result.output
+    assert re.search(rf"churn: 0\.\d+  model:{digest}, spec derived:churn@1", result.stdout)
+    [example] = re.findall(r"```pycon\n(.*?)```", SECTION, re.S)
+    parsed = doctest.DocTestParser().get_doctest(example, {}, "models", str(PAGE), 0)
+    assert doctest.DocTestRunner().run(parsed) == (0, 4)
+    [listed] = shop.json("models", "list", "--json")
+    assert (listed["digest"], listed["name"], listed["used_by"]) == (digest, "churn", ["churn"])
+    assert "churn" in shop("models", "list").stdout
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_the_example_of_the_page_is_of_its_model(trained: dict[str, Any]) -> None:
+    [example] = [each for each in EXAMPLES if "model" in each]
+    content = trained["model"]
+    digest = hashlib.sha256(content).hexdigest()
+    given(example | {"model": example["model"] | {"digest": digest}}, {digest: content})
+
+
+def test_a_definition_is_tried_before_it_is_in_force_and_rolled_back(
+    shop: CommandLine, tmp_path: Path
+) -> None:
+    def stated(over: str) -> dict[str, Any]:
+        window = {"activity": "order", "function": "count", "over": over}
+        return {"name": "orders-of-late", "path": "behaviour.ordersOfLate", "window": window}
+
+    def write(content: Any) -> Path:
+        (tmp_path / "file.json").write_text(json.dumps(content))
+        return tmp_path / "file.json"
+
+    [tried] = shop.json("models", "try", write(stated("all")), "--persons", "50", "--json")
+    assert (tried["persons"], tried["changed"], tried["gained"], tried["lost"]) == (50, 50, 50, 0)
+    [numbers] = tried["numbers"]
+    assert (numbers["path"], numbers["before"]) == ("behaviour.ordersOfLate", None)
+    spread = numbers["after"]
+    assert spread["persons"] == 50
+    figures = [spread[each] for each in ("least", "lower_quartile", "median", "upper_quartile", "greatest")]
+    assert figures == sorted(figures)
+    assert figures[0] < figures[-1]
+    assert all(each["after"] for each in tried["examples"])
+    for over in ("all", "1d"):
+        assert shop("behaviour", "apply", write({"derived_attributes": [stated(over)]})).exit_code == 0
+    rolled = shop("models", "rollback", "orders-of-late", "1", "--reason", "it was better")
+    assert rolled.stdout == "derived attribute orders-of-late: version 3, as version 1 was\n"
+    definitions = {
+        each["document"]["name"]: each["document"] for each in shop.json("behaviour", "list", "--json")
+    }
+    assert definitions["orders-of-late"]["window"]["over"] == "all"
+    assert shop("models", "rollback", "orders-of-late", "9").exit_code
+    refused = shop("models", "try", write(stated("all") | {"window": {"activity": "none"}}))
+    assert refused.exit_code
+    assert "there is no activity none" in refused.output
+
+
+def test_a_file_that_is_no_model_is_refused(shop: CommandLine, tmp_path: Path) -> None:
+    file = tmp_path / "file.onnx"
+    assert "No such file" in shop("models", "add", file).output
+    file.write_bytes(b"no model")
+    refused = shop("models", "add", file)
+    assert refused.exit_code
+    assert "the file is no valid ONNX model" in refused.output
