@@ -16,13 +16,13 @@ from functools import cache, lru_cache
 from html import escape
 from itertools import chain
 from operator import itemgetter
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from idgraph.model import canonical, paths
 from idgraph.model.attributes import Catalogue, DataType, ReconciliationPolicy
 from idgraph.model.behaviour import DERIVED, ActivityDocument, DerivedDocument
 from idgraph.model.durations import TimeForm
-from idgraph.model.errors import DamagedStateError, KeyProviderError, QueryError, SealError
+from idgraph.model.errors import DamagedStateError, KeyProviderError, QueryError, SealError, SpecLimitError
 from idgraph.model.fragments import Kind, Origin, Register
 from idgraph.model.identifiers import Identifier
 from idgraph.model.index import FacetCount, IndexDocument, ProfileIndex, SearchPage, Segment
@@ -72,6 +72,9 @@ from transforms.schema.attribute_nodes import AttributePolicy
 from transforms.schema.data_types import DATA_TYPES, declared_types
 from transforms.schema.expression_sources import expression_sources
 from transforms.schema.policy_tree import PolicyTree
+
+if TYPE_CHECKING:
+    from transforms.behaviour.windows import BehaviourSpan
 
 MASK = {"$protected": True}
 """The mask in place of a protected value. No plain leaf can look like it: leaves are never objects."""
@@ -334,6 +337,27 @@ class ProfileReader:
             }
             shown[name] = [self._shown_entry(each, visible) for each in entries]
         return shown
+
+    def spans(
+        self, person: Person, activities: Collection[str] = ()
+    ) -> Iterator[tuple[DerivedDocument, list[BehaviourSpan]]]:
+        """The sessions and matches of a person as of now, by the derived attribute that the reader sees; with `activities` of
+        those that read one of these. A pattern that takes too many steps is left out. Raises StoreError, DamagedStateError."""
+        from transforms.behaviour.derivations import spans
+
+        chosen = [
+            each
+            for each in self._attributes.index_rules.behaviour.derived
+            if (each.sessions or each.pattern)
+            and all(
+                self._visibility.sees(f"{each.path}.{leaf}") for leaf in ("count", "last.begin", "last.end")
+            )
+            and (not activities or not set(activities).isdisjoint(each.activities))
+        ]
+        timelines = self._behaviour.timelines(person, {name for each in chosen for name in each.activities})
+        for each in chosen:
+            with suppress(SpecLimitError):
+                yield each, spans(each, timelines, self.now_ms())
 
     def _shown_entry(self, entry: Entry, visible: Collection[str]) -> Entry:
         _, spec, version = entry.made_by

@@ -38,27 +38,53 @@ def timeline(
     """A page of the entries of the person that an identifier belongs to. Raises UnknownSubjectError, ClashError where several
     share it, and as `timeline_of`."""
     reader = service.reader(caller)
+    return timeline_of(reader, _person(service, reader, identifier), wanted)
+
+
+def spans_of(
+    service: ProfileService, caller: Caller, identifier: Identifier, wanted: TimelineRequest
+) -> list[dict[str, Any]]:
+    """The sessions and matches of the person that reach into the wanted time, the newest first; those of derived attributes that
+    the caller sees. A pattern that takes too many steps has none. Raises as `timeline`."""
+    reader = service.reader(caller)
+    person = _person(service, reader, identifier)
+    _check_activities(reader, wanted)
+    found = [
+        {"derived": each.name, "kind": "session" if each.sessions else "match", **span._asdict()}
+        for each, spans in reader.spans(person, wanted.activities)
+        for span in spans
+        if (wanted.since is None or span.end >= wanted.since)
+        and (wanted.until is None or span.begin < wanted.until)
+    ]
+    return nlargest(wanted.limit, found, key=lambda each: (each["begin"], each["end"], each["derived"]))
+
+
+def _person(service: ProfileService, reader: ProfileReader, identifier: Identifier) -> Person:
     owners = reader.owners(identifier)
     if owners.sharing:
         raise ClashError("several profiles share this identifier, and it belongs to none of them")
     service.require_found(bool(owners.persons))
     if not owners.persons:
         raise UnknownSubjectError("no profile has this identifier")
-    return timeline_of(reader, owners.persons[0], wanted)
+    return owners.persons[0]
 
 
-def timeline_of(reader: ProfileReader, person: Person, wanted: TimelineRequest) -> ListPage[dict[str, Any]]:
-    """A page of entries. Raises BadQueryError for an activity that the caller does not know, or a foreign cursor; StoreError,
-    DamagedStateError."""
+def _check_activities(reader: ProfileReader, wanted: TimelineRequest) -> None:
     known = reader.activities()
     if unknown := sorted(set(wanted.activities) - known.keys()):
         raise BadQueryError(
             f"there is no activity {unknown[0]}; there are: {', '.join(sorted(known)) or 'none'}"
         )
+
+
+def timeline_of(reader: ProfileReader, person: Person, wanted: TimelineRequest) -> ListPage[dict[str, Any]]:
+    """A page of entries. Raises BadQueryError for an activity that the caller does not know, or a foreign cursor; StoreError,
+    DamagedStateError."""
+    _check_activities(reader, wanted)
     before = _read(wanted.cursor)
     found = [
         (_key(name, each), each)
-        for name, entries in reader.timelines(person, wanted.activities or known).items()
+        for name, entries in reader.timelines(person, wanted.activities or reader.activities()).items()
         for each in entries
         if (wanted.since is None or each.time >= wanted.since)
         and (wanted.until is None or each.time < wanted.until)

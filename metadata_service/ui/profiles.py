@@ -20,6 +20,7 @@ from idgraph.model.errors import ProfileServiceError
 from idgraph.model.identifiers import HASHED_PREFIX
 from idgraph.web.path_values import path_value
 from metadata_service.behaviour import ACTIVITIES, DERIVED_ATTRIBUTES
+from metadata_service.ui.frame import rfc3339
 from metadata_service.ui.page import Cursor, OwnPage, SignedIn, items_of
 
 router = APIRouter()
@@ -149,12 +150,12 @@ def leaves_of(tree: dict[str, Any], above: tuple[str, ...] = ()) -> list[tuple[s
 
 
 class Lane(NamedTuple):
-    """One row of the picture. `ticks` are entries, `bars` sessions (begin and width), `marks` matches (begin and width)."""
+    """One row of the picture: entries of an activity, each of no length, or the sessions or matches of a derived attribute. `parts`
+    have begin, width and text."""
 
     name: str
-    ticks: Sequence[float] = ()
-    bars: Sequence[tuple[float, float]] = ()
-    marks: Sequence[tuple[float, float]] = ()
+    kind: Literal["entry", "session", "match"]
+    parts: Sequence[tuple[float, float, str]] = ()
 
 
 @router.get(LIST + "/{identifier}/timeline")
@@ -177,10 +178,16 @@ def show_timeline(
     asked |= {} if since is None else {"since": _epoch_ms(since)}
     asked |= {} if until is None else {"until": _epoch_ms(until + timedelta(days=1))}
     entries: dict[str, Any] = {"items": [], "next": None}
+    spans: list[dict[str, Any]] = []
     problem = ""
     try:
-        params = asked | {"limit": ENTRIES} | ({"cursor": cursor} if cursor else {})
-        entries = page.ask("GET", "profiles", identifier, "timeline", params=params)
+        with page.profiles() as client:
+            params = asked | {"limit": ENTRIES} | ({"cursor": cursor} if cursor else {})
+            entries = client.call("GET", "profiles", identifier, "timeline", params=params)
+            if items := entries["items"]:
+                # Those that reach into the time of the entries of this page.
+                period = {"since": items[-1]["time"], "until": items[0]["time"] + 1}
+                spans = items_of(client, "profiles", identifier, "timeline", "spans", **asked | period)
     except ProfileServiceError as error:
         if error.status not in (400, 422):
             raise
@@ -192,8 +199,9 @@ def show_timeline(
         asked=identifier,
         shown=shown_name(profile, identifier),
         page=entries,
-        lanes=_lanes(entries["items"], derived, profile["attributes"]),
-        figures=list(_figures(derived, profile)),
+        lanes=_lanes(entries["items"], spans),
+        spans=spans,
+        figures=list(_figures(derived, profile, chosen)),
         activities=activities,
         chosen=chosen,
         since=since,
@@ -221,19 +229,20 @@ def _value(attributes: Any, path: str) -> Any:
     return attributes
 
 
-def _figures(derived: Sequence[DerivedDocument], profile: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """The windows that have a value, with whether all entries that count are kept."""
+def _figures(
+    derived: Sequence[DerivedDocument], profile: dict[str, Any], chosen: Sequence[str]
+) -> Iterator[dict[str, Any]]:
+    """The windows that have a value, with whether all entries that count are kept; of these activities, if some are named."""
     for each in derived:
         value = _value(profile["attributes"], each.path)
-        if each.window is not None and value is not None:
+        is_chosen = not chosen or not set(chosen).isdisjoint(each.activities)
+        if each.window is not None and value is not None and is_chosen:
             origin = profile["provenance"].get(each.path, {})
             yield {"definition": each, "value": value, "complete": origin.get("complete", True)}
 
 
-def _lanes(
-    entries: Sequence[dict[str, Any]], derived: Sequence[DerivedDocument], attributes: Any
-) -> list[Lane]:
-    """The picture of these entries: nothing without two moments."""
+def _lanes(entries: Sequence[dict[str, Any]], spans: Sequence[dict[str, Any]]) -> list[Lane]:
+    """The picture of a time, from its oldest entry to its newest: nothing without two moments."""
     begin = min((each["time"] for each in entries), default=0)
     end = max((each["time"] for each in entries), default=0)
     if begin == end:
@@ -242,24 +251,18 @@ def _lanes(
     def x(time: int) -> float:
         return round(WIDTH * (min(max(time, begin), end) - begin) / (end - begin), 1)
 
-    def spans(each: DerivedDocument, *names: str) -> list[tuple[float, float]]:
-        found = []
-        for name in names:
-            first, last = (_value(attributes, f"{each.path}.{name}.{edge}") for edge in ("begin", "end"))
-            last = end if last is None else last
-            if isinstance(first, int) and isinstance(last, int) and first <= end and last >= begin:
-                # A session of one entry has no length, and shows.
-                width = max(x(last) - x(first), LEAST_WIDTH)
-                found.append((round(min(x(first), WIDTH - width), 1), round(width, 1)))
-        return found
-
-    lanes = [
-        Lane(name, [x(each["time"]) for each in entries if each["activity"] == name])
-        for name in sorted({each["activity"] for each in entries})
+    lanes: dict[tuple[str, Any], list[tuple[float, float, str]]] = {}
+    for each in entries:
+        parts = lanes.setdefault((each["activity"], "entry"), [])
+        parts.append((x(each["time"]), 0, rfc3339(each["time"])))
+    for each in spans:
+        # A session of one entry has no length, and shows.
+        width = max(x(each["end"]) - x(each["begin"]), LEAST_WIDTH)
+        text = f"{rfc3339(each['begin'])} to {rfc3339(each['end'])}"
+        parts = lanes.setdefault((each["derived"], each["kind"]), [])
+        parts.append((round(min(x(each["begin"]), WIDTH - width), 1), round(width, 1), text))
+    order = ("entry", "session", "match")
+    return [
+        Lane(name, kind, parts)
+        for (name, kind), parts in sorted(lanes.items(), key=lambda each: (order.index(each[0][1]), each[0]))
     ]
-    for each in derived:
-        if each.sessions is not None:
-            lanes.append(Lane(each.name, bars=spans(each, "last", "current")))
-        elif each.pattern is not None:
-            lanes.append(Lane(each.name, marks=spans(each, "last")))
-    return [each for each in lanes if each.ticks or each.bars or each.marks]

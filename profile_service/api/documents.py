@@ -307,6 +307,16 @@ class TimelineEntry(BaseModel):
     fields: dict[str, Any]
 
 
+class TimelineSpan(BaseModel):
+    """A session of a person, or a match of a pattern."""
+
+    derived: str = Field(description="Name of the derived attribute.")
+    kind: Literal["session", "match"]
+    begin: int = Field(description="Time of its first entry, in epoch milliseconds.")
+    end: int = Field(description="Time of its last entry.")
+    entries: int
+
+
 class ProfileHistory(Items[FragmentHistory]):
     """The fragments that carry an identifier; of the profile that has it, also decisions on its links, and its consents."""
 

@@ -12,14 +12,14 @@ from idgraph.model.timelines import Entry
 from transforms.behaviour.models import LoadModel, ModelDerivation, no_models
 from transforms.behaviour.patterns.derivation import PatternDerivation
 from transforms.behaviour.sessions import SessionsDerivation
-from transforms.behaviour.windows import Derived, WindowDerivation, leaves_of, span
+from transforms.behaviour.windows import BehaviourSpan, Derived, WindowDerivation, leaves_of, span
 from transforms.schema import data_types
 from transforms.spec.budget import start
 from transforms.spec.jmespath.compilation import compile_expression
 from transforms.spec.jmespath.growth import all_read
 from transforms.spec.limits import DEFAULT_LIMITS, measure
 
-__all__ = ["Derivation", "Derived", "compile_derived", "derive"]
+__all__ = ["Derivation", "Derived", "compile_derived", "derive", "spans"]
 
 Timelines: TypeAlias = Mapping[str, Sequence[Entry]]
 _Function: TypeAlias = Callable[[Timelines, Mapping[str, Any], int, Mapping[str, int]], Derived]
@@ -133,6 +133,16 @@ def compile_derived(definition: DerivedDocument, load_model: LoadModel = no_mode
         inputs = (each.path for each in definition.model.inputs)
         return Derivation(definition, _model(definition.model, load_model), 2, inputs)
     return _expression(definition, definition.expression or "")
+
+
+def spans(definition: DerivedDocument, timelines: Timelines, now: int) -> list[BehaviourSpan]:
+    """All sessions or matches as of `now`, the oldest first; of another kind none. Raises SpecLimitError."""
+    if definition.sessions is not None:
+        entries = timelines.get(definition.sessions.activity, ())
+        return SessionsDerivation(definition.sessions).spans(entries, now)
+    if definition.pattern is not None:
+        return PatternDerivation(definition.pattern).spans(timelines, now)
+    return []
 
 
 def _of_one(kind: str, activity: str, make: Callable[[Any], Any], part: Any) -> _Function:

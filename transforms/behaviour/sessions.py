@@ -12,6 +12,7 @@ from idgraph.model.timelines import Entry
 from transforms.behaviour.windows import (
     MOST_SHOWN,
     TIME,
+    BehaviourSpan,
     Derived,
     condition_on_fields,
     earliest,
@@ -58,6 +59,11 @@ class SessionsDerivation:
             shown[:MOST_SHOWN],
             is_whole(entries, self._rests_from(sessions, len(closed), begin), whole_from),
         )
+
+    def spans(self, entries: Sequence[Entry], now: int) -> list[BehaviourSpan]:
+        """All sessions of the entries, the oldest first."""
+        sessions = self._sessions(entries, bisect_left(entries, now, key=TIME), None, now)
+        return [BehaviourSpan(each[0].time, each[-1].time, len(each)) for each in sessions]
 
     def _rests_from(self, sessions: list[Sequence[Entry]], closed: int, begin: int | None) -> int | None:
         """The time from which an entry more would change something: the last closed session and all that reach into the span

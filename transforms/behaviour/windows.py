@@ -33,6 +33,14 @@ MOST_SHOWN = 100
 TIME = itemgetter(0)
 
 
+class BehaviourSpan(NamedTuple):
+    """A session, or a match of a pattern: the times of its first and last entry (epoch milliseconds), and their number."""
+
+    begin: int
+    end: int
+    entries: int
+
+
 class Derived(NamedTuple):
     """The result of a derivation as of a moment."""
 

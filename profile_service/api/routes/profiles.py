@@ -26,6 +26,7 @@ from profile_service.api.documents import (
     LookupResults,
     ProfileHistory,
     TimelineEntry,
+    TimelineSpan,
     answer,
     plain_answer,
 )
@@ -36,7 +37,7 @@ from profile_service.reader import Profile, ProfileReader, provenance_of
 from profile_service.request_bodies import LookupBody
 from profile_service.searching import warned
 from profile_service.service import Looked, ProfileService
-from profile_service.timeline import TimelineRequest
+from profile_service.timeline import TimelineRequest, spans_of
 from profile_service.timeline import timeline as timeline_page
 from profile_service.wanted import Plain, Wanted
 
@@ -57,6 +58,13 @@ async def _identifier(
     return given_identifier(path_value(request, 3))
 
 
+Activity = Annotated[list[str] | None, Query(max_length=100, description="Of these activities alone.")]
+Since = Annotated[
+    int | None, Query(description="At or after this moment, in epoch milliseconds.", ge=-(2**63), lt=2**63)
+]
+Until = Annotated[
+    int | None, Query(description="Before this moment, in epoch milliseconds.", ge=-(2**63), lt=2**63)
+]
 AskedIdentifier = Annotated[Identifier, Depends(_identifier)]
 
 
@@ -217,22 +225,31 @@ def timeline(
     identifier: AskedIdentifier,
     service: Service,
     caller: ActingCaller,
-    activity: Annotated[
-        list[str] | None, Query(max_length=100, description="Of these activities alone.")
-    ] = None,
-    since: Annotated[
-        int | None,
-        Query(description="At or after this moment, in epoch milliseconds.", ge=-(2**63), lt=2**63),
-    ] = None,
-    until: Annotated[
-        int | None, Query(description="Before this moment, in epoch milliseconds.", ge=-(2**63), lt=2**63)
-    ] = None,
+    activity: Activity = None,
+    since: Since = None,
+    until: Until = None,
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
     cursor: Annotated[str | None, Query(max_length=8192)] = None,
 ) -> Response:
     """The entries that a person's events left in the timelines of activities, the newest first."""
     wanted = TimelineRequest(activity or (), since, until, limit, cursor)
     return answer(timeline_page(service, caller, identifier, wanted).model_dump())
+
+
+@router.get("/{identifier}/timeline/spans", response_model=Items[TimelineSpan])
+def timeline_spans(
+    identifier: AskedIdentifier,
+    service: Service,
+    caller: ActingCaller,
+    activity: Activity = None,
+    since: Since = None,
+    until: Until = None,
+    limit: Annotated[int, Query(ge=1, le=10_000)] = 1000,
+) -> Response:
+    """The sessions and matches of patterns in a person's timelines that reach into a time, the newest first, whether or not the
+    derived attribute counts them."""
+    wanted = TimelineRequest(activity or (), since, until, limit)
+    return answer({"items": spans_of(service, caller, identifier, wanted)})
 
 
 @router.get("/{identifier}/history", response_model=ProfileHistory)

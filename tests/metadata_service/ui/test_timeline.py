@@ -96,8 +96,16 @@ def test_entries_stand_newest_first_with_their_fields(buyer: Whole) -> None:
     for text in ("4711.25", "seen-2", "shop-segment@", "&#34;Purchase&#34;"):
         assert text in page
     assert "seen: 3 entries" in page
-    assert "visits: the newest session" in page
-    assert "bought: the last match" in page
+    assert "visits: 2 sessions" in page
+    assert "bought: 1 match" in page
+    assert page.count('<rect class="session"') == 2
+    twin = page.partition("Sessions and matches as a table")[2].partition("</table>")[0]
+    shown = [re.findall(r"<td[^>]*>(.*?)</td>", row) for row in twin.split("<tr>")[2:]]
+    assert [[re.sub("<[^>]+>", "", cell) for cell in row] for row in shown] == [
+        ["session", "2024-03-15T10:50:00Z", "2024-03-15T10:50:00Z", "1"],
+        ["session", "2024-03-15T10:00:00Z", "2024-03-15T10:04:00Z", "2"],
+        ["match", "2024-03-15T10:00:00Z", "2024-03-15T10:04:00Z", "2"],
+    ]
     assert "/v1/profiles/user_id:9047/timeline" in html.unescape(page)
 
 
@@ -118,6 +126,17 @@ def test_a_derived_value_says_its_definition_and_entries(buyer: Whole) -> None:
     assert ">complete<" in value
 
 
+def test_matches_above_the_clearance_are_not_in_the_picture(buyer: Whole) -> None:
+    low, api = reader(buyer, "low and curious", 0), buyer.site.api()
+    assert "bought: 1 match" in low.get(f"{BUYER}/timeline?activity=seen")
+    place = "/v1/attributes/behaviour.bought.last.begin"
+    known = api.get(place)
+    stated = {"path": "behaviour.bought.last.begin", "data_type": "integer", "authorization_level": 90}
+    api.put(place, json=stated, headers={"If-Match": known.headers["etag"]}).raise_for_status()
+    eventually(lambda: "bought" not in low.get(f"{BUYER}/timeline"))
+    assert "visits: 2 sessions" in low.get(f"{BUYER}/timeline")
+
+
 def test_a_reader_of_profiles_alone_has_the_timeline_without_fields_above_the_clearance(buyer: Whole) -> None:
     low = reader(buyer, "low clearance", 0)
     assert "c-9047" in low.get(f"{BUYER}/timeline")
@@ -127,7 +146,9 @@ def test_a_reader_of_profiles_alone_has_the_timeline_without_fields_above_the_cl
     saved = api.put(f"/v1/attributes/{stated['path']}", json=stated, headers={"If-Match": etag})
     saved.raise_for_status()
     eventually(lambda: "c-9047" not in low.get(f"{BUYER}/timeline"))
-    assert len(rows(low.get(f"{BUYER}/timeline"))) == 3
+    page = low.get(f"{BUYER}/timeline")
+    assert len(rows(page)) == 3
+    assert "visits" not in page, "made of entries with a field above the clearance"
 
 
 def test_a_draft_of_a_derived_attribute_is_tried_on_stored_persons(buyer: Whole) -> None:

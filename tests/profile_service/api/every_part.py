@@ -52,6 +52,7 @@ CALLS: dict[str, tuple[str, Any]] = {
     "GET /v1/profiles/{identifier}/explain": ("", {"with": USER}),
     "GET /v1/profiles/{identifier}/history": ("", None),
     "GET /v1/profiles/{identifier}/timeline": ("", None),
+    "GET /v1/profiles/{identifier}/timeline/spans": ("", None),
     "GET /v1/profiles/{identifier}/consents": ("", None),
     "PUT /v1/profiles/{identifier}/consents/{purpose}": ("", {"status": "given", "source": "web"}),
     "GET /v1/profiles/{identifier}/households": ("", None),

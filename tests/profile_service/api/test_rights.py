@@ -25,6 +25,7 @@ RIGHTS: dict[str, set[str]] = {
     "GET /v1/profiles/{identifier}/explain": CALLERS,
     "GET /v1/profiles/{identifier}/history": CALLERS,
     "GET /v1/profiles/{identifier}/timeline": CALLERS,
+    "GET /v1/profiles/{identifier}/timeline/spans": CALLERS,
     "GET /v1/profiles/{identifier}/consents": CALLERS,
     "PUT /v1/profiles/{identifier}/consents/{purpose}": PRIVACY,
     "GET /v1/profiles/{identifier}/households": PRIVACY,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -22,7 +23,7 @@ from tests.transforms.behaviour.naive import (
     session_leaves,
     timelines,
 )
-from transforms.behaviour.derivations import Derivation, Derived, compile_derived
+from transforms.behaviour.derivations import Derivation, Derived, compile_derived, spans
 
 definitions = st.builds(
     SessionWindow,
@@ -55,6 +56,22 @@ def test_sessions_equal_their_definition(sessions: SessionWindow, entries: list[
     found = of(sessions, entries, BEGIN + now)
     assert found.leaves == present(session_leaves(sessions, entries, BEGIN + now))
     assert found.is_complete
+
+
+@given(definitions, timelines(), moments)
+def test_spans_are_all_of_the_sessions(sessions: SessionWindow, entries: list[Entry], now: int) -> None:
+    asked = sessions.model_copy(update={"over": "all"})
+    found = spans(derived(sessions=asked.model_dump()), {"visits": entries}, BEGIN + now)
+    leaves = of(asked, entries, BEGIN + now).leaves
+    assert len(found) == leaves["count"]
+    assert sum(each.entries for each in found) == sum(each.time < BEGIN + now for each in entries)
+    shown = [
+        tuple(leaves[f"{name}.{each}"] for each in ("begin", "end", "entries"))
+        for name in ("last", "current")
+        if f"{name}.begin" in leaves
+    ]
+    assert shown == found[len(found) - len(shown) :]
+    assert all(one.end < other.begin for one, other in pairwise(found))
 
 
 @given(definitions, st.integers(60, 200), st.integers(1, 100), st.integers(0, 90), st.integers(1, 40))

@@ -15,7 +15,15 @@ from transforms.behaviour.patterns.matches import CompiledPattern, Match
 from transforms.behaviour.patterns.matching import Labelling, MatchRules
 from transforms.behaviour.patterns.program import PatternProgram, assemble
 from transforms.behaviour.patterns.text import parse
-from transforms.behaviour.windows import MOST_SHOWN, Derived, earliest, is_whole, leaves_of, span
+from transforms.behaviour.windows import (
+    MOST_SHOWN,
+    BehaviourSpan,
+    Derived,
+    earliest,
+    is_whole,
+    leaves_of,
+    span,
+)
 
 
 def compile_pattern(pattern: Pattern) -> CompiledPattern:
@@ -102,6 +110,12 @@ class PatternDerivation:
                 for activity in self._activities
             ),
         )
+
+    def spans(self, timelines: Mapping[str, Sequence[Entry]], now: int) -> list[BehaviourSpan]:
+        """All matches, whenever they ended, the oldest first. Raises SpecLimitError."""
+        return [
+            BehaviourSpan(each.begin, each.end, len(each.rows)) for each in self._run(timelines, now).matches
+        ]
 
 
 def _leaves(matches: Sequence[Match]) -> Iterator[tuple[str, Any]]:
