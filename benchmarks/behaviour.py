@@ -15,7 +15,7 @@ from idgraph.model.store import NEW, FragmentWrite
 from idgraph.model.timelines import DAY_MS, ActivityEntries, DueEntry, Entry, PageKey
 from merge.commit import Committer
 from merge.fragments import FragmentState
-from merge.timelines import encode_page
+from merge.page_codec import encode_page
 from sinks.sqlite.profiles import SqliteProfileStore
 
 PAGES, ENTRIES, EVENTS = 100, 1_000, 200

@@ -20,22 +20,18 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import chain
-from operator import attrgetter
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from idgraph.model import canonical
 from idgraph.model.errors import DamagedStateError
-from idgraph.model.timelines import DAY_MS, ActivityEntries, Entry, PageKey, TimelineChange
-
-FORMAT = b"\x01"
-"""First byte of a page."""
+from idgraph.model.timelines import DAY_MS, ActivityEntries, Entries, Entry, PageKey, TimelineChange
+from merge.page_codec import EntryPage, encode, entries_of_rows, read_page, rows_of, union
 
 CHANGE = b"T"
 """First byte of a fragment's change that has entries: then four bytes with the length of these, the entries, and the state
 (`merge.codec`)."""
 
 _LENGTH = 4
-_ORDER = attrgetter("order")
 
 
 def joined_changes(changes: Iterable[TimelineChange]) -> TimelineChange:
@@ -61,7 +57,7 @@ def with_change(change: TimelineChange, state: bytes) -> bytes:
     encoded = canonical.encode(
         [
             # As they are: two entries of one event may be of different days, and both count for `keep`.
-            [activity, keep_days, most, _body(entries)]
+            [activity, keep_days, most, rows_of(entries)]
             for activity, (keep_days, most, entries) in sorted(change.items())
         ]
     )
@@ -74,35 +70,12 @@ def split_change(data: bytes) -> tuple[TimelineChange, bytes]:
     end = begin + int.from_bytes(data[1:begin], "big")
     try:
         change = {
-            activity: ActivityEntries(keep_days, most, tuple(_entries(body)))
+            activity: ActivityEntries(keep_days, most, tuple(entries_of_rows(body)))
             for activity, keep_days, most, body in canonical.decode(data[begin:end])
         }
     except (*canonical.MalformedJSON, TypeError, ValueError) as error:
         raise DamagedStateError(f"the entries of a change are damaged: {type(error).__name__}") from None
     return change, data[end:]
-
-
-def encode_page(entries: Iterable[Entry]) -> bytes:
-    """Canonical bytes of a page: equal entries give equal bytes, whatever their order."""
-    return FORMAT + canonical.encode(_body(union(entries)))
-
-
-def decode_page(data: bytes) -> list[Entry]:
-    """The entries of a page in their order. Raises DamagedStateError."""
-    return _entries(_read(data))
-
-
-def union(entries: Iterable[Entry]) -> list[Entry]:
-    """Entries in their order, one for each event: that with the greater `made_by`."""
-    ordered = sorted(entries, key=_ORDER)
-    by_event: dict[tuple[str, str], Entry] = {}
-    for each in ordered:
-        known = by_event.setdefault(each[1:3], each)
-        if known is not each and _rank(known) < _rank(each):
-            by_event[each[1:3]] = each
-    if len(by_event) == len(ordered):
-        return ordered
-    return sorted(by_event.values(), key=_ORDER)
 
 
 class PageChanges(NamedTuple):
@@ -131,7 +104,7 @@ def joined_pages(change: TimelineChange, stored: Mapping[PageKey, bytes]) -> Pag
     for key, entries in pages_of(change).items():
         known = stored.get(key, b"")
         keep_days, most, _ = change[key.activity]
-        page = encode_page(_newest(union([*decode_page(known), *entries] if known else entries), most))
+        page = encode(_newest(union([*read_page(known).entries(), *entries] if known else entries), most))
         if page != known:
             written[key] = page
         if not known:
@@ -155,20 +128,24 @@ def timeline(
     most: int,
     taken_back: Collection[tuple[str, str]] = (),
     generation: int = 0,
+    names: Collection[str] | None = None,
 ) -> Timeline:
     """The timeline in the pages of all fragments of a person, each with its day, without events that are taken back (source, event id)
-    and entries of earlier generations. Raises DamagedStateError."""
-    found = [(day, decode_page(page)) for day, page in pages]
-    if generation:
-        that_count = ((day, [e for e in entries if e.generation >= generation]) for day, entries in found)
-        found = [each for each in that_count if each[1]]
+    and entries of earlier generations; with the fields of these names, or with all. Raises DamagedStateError."""
+    read = ((day, read_page(page, names).since(generation)) for day, page in pages)
+    found = [(day, page) for day, page in read if page.times]
     oldest = max((day for day, _ in found), default=0) - keep_days
-    kept = union(each for day, entries in found if day >= oldest for each in entries)[-most:]
+    days: dict[int, list[EntryPage]] = {}
+    for day, page in found:
+        if day >= oldest:
+            days.setdefault(day, []).append(page)
+    ids = [each for some in days.values() for page in some for each in page.ids]
+    entries = _joined([days[day] for day in sorted(days)], len(set(ids)) == len(ids), most)
     # Commits remove what `keep` drops, so that nobody knows whether there was any.
-    whole_from = kept[0].time + 1 if len(kept) == most else oldest * DAY_MS if found else None
-    if taken_back:
-        kept = [each for each in kept if each[1:3] not in taken_back]
-    return Timeline(kept, whole_from)
+    whole_from = entries[0].time + 1 if len(entries) == most else oldest * DAY_MS if found else None
+    if not {each for _, each in taken_back}.isdisjoint(ids):
+        entries = [each for each in entries if each[1:3] not in taken_back]
+    return Timeline(entries, whole_from)
 
 
 def _newest(entries: list[Entry], most: int) -> list[Entry]:
@@ -184,41 +161,14 @@ def _newest(entries: list[Entry], most: int) -> list[Entry]:
     return kept[::-1]
 
 
-def _rank(entry: Entry) -> tuple[tuple[int, str, int], bytes]:
-    return entry.made_by, canonical.encode([entry.time, entry.fields])
+def _joined(days: Sequence[Sequence[EntryPage]], is_union: bool, most: int) -> Sequence[Entry]:
+    """The newest `most` entries of pages by day, one for each event; `is_union` says that no event has two."""
+    if not is_union:
+        return union(each for some in days for page in some for each in page.entries())[-most:]
+    return Entries([_one_page(some) for some in days], most)
 
 
-def _body(entries: Sequence[Entry]) -> list[Any]:
-    """Makers, names of fields, and for each entry its time, the places of both, event id and values."""
-    makers: dict[tuple[Any, ...], int] = {}
-    shapes: dict[tuple[str, ...], int] = {}
-    rows = []
-    for time, source, event_id, made_by, fields in entries:
-        names = tuple(sorted(fields))
-        maker = makers.setdefault((source, *made_by), len(makers))
-        shape = shapes.setdefault(names, len(shapes))
-        rows.append([time, maker, shape, event_id, *[fields[name] for name in names]])
-    return [list(makers), list(shapes), rows]
-
-
-def _entries(body: Any) -> list[Entry]:
-    try:
-        makers, shapes, rows = body
-        made = [(source, tuple(version)) for source, *version in makers]
-        return [
-            Entry(
-                time, made[maker][0], event_id, made[maker][1], dict(zip(shapes[shape], values, strict=True))
-            )
-            for time, maker, shape, event_id, *values in rows
-        ]
-    except (TypeError, ValueError, LookupError) as error:
-        raise DamagedStateError(f"a stored timeline is damaged: {type(error).__name__}") from None
-
-
-def _read(data: bytes) -> Any:
-    if data[:1] != FORMAT:
-        raise DamagedStateError("a stored timeline is damaged: its format is unknown")
-    try:
-        return canonical.decode(data[1:])
-    except canonical.MalformedJSON as error:
-        raise DamagedStateError(f"a stored timeline is damaged: {type(error).__name__}") from None
+def _one_page(pages: Sequence[EntryPage]) -> EntryPage:
+    return (
+        pages[0] if len(pages) == 1 else EntryPage(union(each for page in pages for each in page.entries()))
+    )

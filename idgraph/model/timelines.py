@@ -3,9 +3,12 @@ protocol of a store that keeps them."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from bisect import bisect_left, bisect_right
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import accumulate
+from operator import itemgetter
 from types import MappingProxyType
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, overload
 
 DAY_MS = 86_400_000
 
@@ -31,15 +34,83 @@ class Entry(NamedTuple):
     @property
     def generation(self) -> int:
         """The generation of the activity that made it."""
-        return self.made_by[0] >> _VERSION_BITS
+        return generation_of(self.made_by[0])
 
 
 _VERSION_BITS = 30
 
 
+def generation_of(version: int) -> int:
+    """The generation of `made_by_version`."""
+    return version >> _VERSION_BITS
+
+
 def made_by_version(generation: int, version: int) -> int:
     """The version of an activity in entries: one of a later generation is greater."""
     return generation << _VERSION_BITS | version
+
+
+class Block(Protocol):
+    """Entries in their order, whose times are known."""
+
+    @property
+    def times(self) -> Sequence[int]: ...
+
+    def entries(self) -> Sequence[Entry]:
+        """All of them. Raises DamagedStateError."""
+        ...
+
+
+class Entries(Sequence[Entry]):
+    """The entries of an activity in their order. A block of them is decoded when one of it is asked for: so every use may raise
+    DamagedStateError."""
+
+    def __init__(self, blocks: Sequence[Block], most: int) -> None:
+        """The newest `most` entries of these blocks, which follow one another in time, none of them empty."""
+        self._blocks = blocks
+        size = sum(len(each.times) for each in blocks)
+        self._dropped = max(size - most, 0)
+        self._begins = list(accumulate((len(each.times) for each in blocks), initial=-self._dropped))
+
+    def __len__(self) -> int:
+        return self._begins[-1]
+
+    @overload
+    def __getitem__(self, place: int) -> Entry: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> list[Entry]: ...
+
+    def __getitem__(self, place: int | slice) -> Entry | list[Entry]:
+        if isinstance(place, int):
+            at = range(len(self))[place]
+            number = bisect_right(self._begins, at) - 1
+            return self._blocks[number].entries()[at - self._begins[number]]
+        first, end, step = place.indices(len(self))
+        if step != 1:
+            return [self[at] for at in range(first, end, step)]
+        found: list[Entry] = []
+        for block, begin in zip(self._blocks, self._begins, strict=False):
+            if begin < end and begin + len(block.times) > first:
+                found += block.entries()[max(first - begin, 0) : end - begin]
+        return found
+
+    def __iter__(self) -> Iterator[Entry]:
+        return iter(self[:])
+
+    def before(self, moment: int) -> int:
+        """The number of entries whose time is less than a moment in epoch milliseconds."""
+        number = bisect_left(self._blocks, moment, key=lambda each: each.times[0]) - 1
+        if number < 0:
+            return 0
+        return max(self._begins[number] + bisect_left(self._blocks[number].times, moment), 0)
+
+
+def count_before(entries: Sequence[Entry], moment: int) -> int:
+    """The number of sorted entries whose time is less than a moment in epoch milliseconds."""
+    if isinstance(entries, Entries):
+        return entries.before(moment)
+    return bisect_left(entries, moment, key=itemgetter(0))
 
 
 class PageKey(NamedTuple):

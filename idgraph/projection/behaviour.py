@@ -153,9 +153,9 @@ class BehaviourReader:
         for person in persons:
             try:
                 timelines = self._timelines(person, pages, self._read)
+                results = list(self._results_at(person, timelines, moments[person.id]))
             except DamagedStateError:
                 continue
-            results = self._results_at(person, timelines, moments[person.id])
             yield person.id, {moment: self._as_of(derived) for moment, derived in results}
 
     def _as_of(self, results: Sequence[Derived]) -> AsOf:
@@ -252,16 +252,7 @@ def shown_timeline(
 ) -> Timeline:
     """`timeline` by an activity's bounds, without fields that it does not name any more. Raises DamagedStateError."""
     days = -(-milliseconds(activity.keep) // DAY_MS)
-    found = timeline(pages, days, activity.most, taken_back, activity.generation)
-    names = activity.fields.keys()
-    if activity.version == 1 or all(each.fields.keys() <= names for each in found.entries):
-        return found
-    return found._replace(
-        entries=[
-            each._replace(fields={name: value for name, value in each.fields.items() if name in names})
-            for each in found.entries
-        ]
-    )
+    return timeline(pages, days, activity.most, taken_back, activity.generation, activity.fields.keys())
 
 
 def _leaves(definition: DerivedDocument, derived: Derived) -> list[Shown]:

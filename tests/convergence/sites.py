@@ -99,9 +99,11 @@ class Site(FlowSite):
         """What shows of the stored timelines, by id of the fragment: expired pages may be there."""
         return {
             name: {
-                each.name: shown_timeline(
-                    each, [(key.day, page) for key, page in pages.items() if key.activity == each.name]
-                ).entries
+                each.name: list(
+                    shown_timeline(
+                        each, [(key.day, page) for key, page in pages.items() if key.activity == each.name]
+                    ).entries
+                )
                 for each in activities
             }
             for name, pages in self.store.timelines([*self.store.ids()]).items()

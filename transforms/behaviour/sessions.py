@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from idgraph.model.behaviour import SessionWindow
 from idgraph.model.durations import milliseconds
-from idgraph.model.timelines import Entry
+from idgraph.model.timelines import Entry, count_before
 from transforms.behaviour.windows import (
     MOST_SHOWN,
-    TIME,
     BehaviourSpan,
     Derived,
     condition_on_fields,
@@ -40,7 +38,7 @@ class SessionsDerivation:
     def of(self, entries: Sequence[Entry], now: int, whole_from: int | None) -> Derived:
         """`entries` are sorted; all that came with a time from `whole_from` on are among them, None: all that came."""
         begin = self._span.begin(now)
-        high = bisect_left(entries, now, key=TIME)
+        high = count_before(entries, now)
         sessions = self._sessions(entries, high, begin, now)
         enters = next((entry.time + 1 for entry in self._matching(entries[high:])), None)
         counted = [each for each in sessions if begin is None or each[0].time >= begin]
@@ -62,7 +60,7 @@ class SessionsDerivation:
 
     def spans(self, entries: Sequence[Entry], now: int) -> list[BehaviourSpan]:
         """All sessions of the entries, the oldest first."""
-        sessions = self._sessions(entries, bisect_left(entries, now, key=TIME), None, now)
+        sessions = self._sessions(entries, count_before(entries, now), None, now)
         return [BehaviourSpan(each[0].time, each[-1].time, len(each)) for each in sessions]
 
     def _rests_from(self, sessions: list[Sequence[Entry]], closed: int, begin: int | None) -> int | None:
@@ -89,7 +87,7 @@ class SessionsDerivation:
         """The sessions before `high`, the oldest first: at least those that begin in the span, and one that is closed."""
         if begin is None:
             return self._split(list(self._matching(entries[:high])))
-        read = max(high - bisect_left(entries, begin, key=TIME), _LEAST_READ)
+        read = max(high - count_before(entries, begin), _LEAST_READ)
         while True:
             low = max(high - read, 0)
             chosen = list(self._matching(entries[low:high]))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, date, datetime, timedelta
@@ -11,7 +10,7 @@ from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, Context, Decimal, Inexact
 from heapq import nsmallest
 from itertools import islice
 from math import inf
-from operator import eq, itemgetter
+from operator import eq
 from typing import Any, NamedTuple, Protocol
 from zoneinfo import ZoneInfo
 
@@ -19,7 +18,7 @@ from idgraph.model import canonical, paths
 from idgraph.model.behaviour import CalendarPeriod, Window
 from idgraph.model.durations import milliseconds
 from idgraph.model.errors import SpecError, TransformError
-from idgraph.model.timelines import DAY_MS, Entry
+from idgraph.model.timelines import DAY_MS, Entry, count_before
 from transforms.spec.budget import start
 from transforms.spec.jmespath.compilation import compile_expression
 from transforms.spec.jmespath.evaluators import is_false
@@ -29,8 +28,6 @@ HOUR_MS = 3_600_000
 FIVE_MINUTES_MS = 300_000
 MOST_SHOWN = 100
 """Entries that a result names as those it rests on."""
-
-TIME = itemgetter(0)
 
 
 class BehaviourSpan(NamedTuple):
@@ -344,8 +341,8 @@ class WindowDerivation:
     def of(self, entries: Sequence[Entry], now: int, whole_from: int | None) -> Derived:
         """`entries` are sorted; all that came with a time from `whole_from` on are among them, None: all that came."""
         begin = self._span.begin(now)
-        low = 0 if begin is None else bisect_left(entries, begin, key=TIME)
-        high = bisect_left(entries, now, key=TIME)
+        low = 0 if begin is None else count_before(entries, begin)
+        high = count_before(entries, now)
         is_complete = is_whole(entries, begin, whole_from)
         enters = self._enters(entries, high)
         chosen = self._chosen(entries, low, high)

@@ -14,7 +14,7 @@ from idgraph.model.fragments import Kind, Origin, Register
 from idgraph.model.snapshots import MetadataSnapshot
 from idgraph.model.stamps import SpecRef, Stamp
 from idgraph.model.timelines import ActivityEntries, Entry, PageKey, Pages, TimelineChange
-from merge.timelines import decode_page, encode_page
+from merge.page_codec import encode_page, read_page
 from transforms.behaviour.activities import open_values
 from transforms.behaviour.windows import leaves_of
 from transforms.privacy.keys import NotPicklable
@@ -37,7 +37,7 @@ class StoredTimelines(NotPicklable):
         """Those of these pages that are another one today. Raises DamagedStateError."""
         found = {}
         for key, page in pages.items():
-            entries = list(self._today(key.activity, decode_page(page)))
+            entries = list(self._today(key.activity, read_page(page).entries()))
             found[key] = encode_page(entries) if entries else b""
         return {key: page for key, page in found.items() if page != pages[key]}
 
@@ -45,7 +45,7 @@ class StoredTimelines(NotPicklable):
         """The entries of all pages, for a fragment of another name. Raises DamagedStateError."""
         entries: dict[str, list[Entry]] = {}
         for key, page in pages.items():
-            entries.setdefault(key.activity, []).extend(self._today(key.activity, decode_page(page)))
+            entries.setdefault(key.activity, []).extend(self._today(key.activity, read_page(page).entries()))
         return {name: ActivityEntries(_UNBOUNDED, _UNBOUNDED, tuple(each)) for name, each in entries.items()}
 
     def change(self, change: TimelineChange) -> TimelineChange:

@@ -11,7 +11,7 @@ from idgraph.model.events import RawRecord
 from idgraph.model.snapshots import MetadataSnapshot
 from idgraph.model.store import FragmentWrite
 from idgraph.model.timelines import DAY_MS, PageKey
-from merge.timelines import decode_page
+from merge.page_codec import read_page
 from sinks.sqlite.profiles import SqliteProfileStore
 from tests.jobs.reencrypt.test_renaming import ticket
 from tests.retail import UNDETECTED, Pipeline, attribute, raw, snapshot
@@ -78,13 +78,13 @@ def test_a_value_that_policy_protects_by_now_leaves_the_entries(tmp_path: Path) 
     )
     pipeline = stored_orders(tmp_path, with_orders(opened), with_orders(closed))
     (page,) = timelines(pipeline)[PLAIN].values()
-    (entry,) = decode_page(page)
+    (entry,) = read_page(page).entries()
     assert entry.fields["address"]["city"] == "Springfield"
     expected = previewed(pipeline).fragments
     assert sealed(pipeline).fragments == expected == 2
     assert timelines(pipeline) == anew(pipeline)
     (page,) = timelines(pipeline)[PLAIN].values()
-    (entry,) = decode_page(page)
+    (entry,) = read_page(page).entries()
     assert b"Springfield" not in page
     assert "city" not in entry.fields["address"]
     assert "total" in entry.fields
@@ -97,7 +97,9 @@ def test_a_field_of_which_nobody_says_the_path_goes(tmp_path: Path) -> None:
     pipeline = stored_orders(tmp_path, with_orders(opened), with_orders(opened, other))
     assert sealed(pipeline).fragments == 2
     for pages in timelines(pipeline).values():
-        assert all(each.fields.keys() == {"total"} for page in pages.values() for each in decode_page(page))
+        assert all(
+            each.fields.keys() == {"total"} for page in pages.values() for each in read_page(page).entries()
+        )
 
 
 @pytest.mark.parametrize(

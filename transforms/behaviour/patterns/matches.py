@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from itertools import repeat
 from typing import NamedTuple
 
-from idgraph.model.timelines import Entry
+from idgraph.model.timelines import Entry, count_before
 from transforms.behaviour.patterns.conditions import Row
 from transforms.behaviour.patterns.matching import Labelling, MatchRules, Search
-from transforms.behaviour.windows import TIME, earliest
+from transforms.behaviour.windows import earliest
 
 
 class Match(NamedTuple):
@@ -73,7 +72,7 @@ class CompiledPattern:
     ) -> dict[str, tuple[Sequence[Entry], int]]:
         """By activity its entries, and how many of these count."""
         return {
-            activity: (entries, bisect_left(entries, now, key=TIME))
+            activity: (entries, count_before(entries, now))
             for activity in self._activities
             if (entries := timelines.get(activity))
         }
