@@ -32,7 +32,7 @@ from metadata_service.storage.versions import Held, VersionedDocuments
 
 def _activity(session: Session, definition: ActivityDefinition) -> ActivityDocument:
     from transforms.behaviour.activities import Activity
-    from transforms.schema.expression_sources import expression_sources
+    from transforms.schema.policy_tree import expression_sources
 
     Activity(definition)
     read = {path: f"/fields/{name}" for name, path in definition.fields.items()}

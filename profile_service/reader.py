@@ -70,8 +70,7 @@ from transforms.privacy.protected_names import StoredNames
 from transforms.privacy.sealing import DataKeys, UnusableKey
 from transforms.schema.attribute_nodes import AttributePolicy
 from transforms.schema.data_types import DATA_TYPES, declared_types
-from transforms.schema.expression_sources import expression_sources
-from transforms.schema.policy_tree import PolicyTree
+from transforms.schema.policy_tree import PolicyTree, expression_sources
 
 if TYPE_CHECKING:
     from transforms.behaviour.windows import BehaviourSpan

@@ -9,6 +9,7 @@ attribute that nobody declared has at least the level of the discovery defaults.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from typing import Any
 
 from idgraph.model import paths
@@ -29,7 +30,6 @@ from idgraph.model.queries import Clause, Exists, leaves
 from idgraph.model.snapshots import DetectionMode, MetadataSnapshot
 from transforms.schema.attribute_nodes import AttributeNode, AttributePolicy, policy_of, protect_above
 from transforms.schema.data_types import DATA_TYPES, declared_type, is_text
-from transforms.schema.expression_sources import expression_sources
 
 MAX_DEPTH = 64
 MAX_PATH = 1024
@@ -340,3 +340,12 @@ class _Indexable(dict[str, bool]):
         if len(self) < MAX_CACHED_UNKNOWN:
             self[path] = answer
         return answer
+
+
+@lru_cache(maxsize=1024)
+def expression_sources(expression: str) -> frozenset[str]:
+    """The paths at or below which all stands that an expression reads; the empty one: anywhere. Raises SpecError."""
+    # Reading profiles needs no compiler otherwise.
+    from transforms.spec.jmespath.operation import all_sources
+
+    return frozenset(all_sources({"value": expression}))
