@@ -45,7 +45,9 @@ def _value(value: Any, is_protected: bool) -> list[Text]:
 def _origin(found: Mapping[str, Any]) -> Text:
     spec = f"{found['spec']}@{found['spec_version']}"
     event = f" event {found['event']}" if found["event"] else ""
-    return _text(f"  {_policy(found)}{found['source']}{event}, spec {spec}", "dim")
+    # What is derived of no entries comes from no source.
+    latest = f"{found['source']}{event}, " if found["source"] else ""
+    return _text(f"  {_policy(found)}{latest}spec {spec}", "dim")
 
 
 def _policy(found: Mapping[str, Any]) -> str:
