@@ -13,6 +13,7 @@ from functools import partial
 from http import HTTPStatus
 from http.client import HTTPException
 from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 from urllib.error import HTTPError
@@ -254,7 +255,10 @@ def _metadata(settings: Settings) -> Iterator[Finding]:
         return
     try:
         with metadata_access.reading_client(settings, metadata_access.QUICK_SECONDS) as client:
-            client.snapshot(None, 0)
+            answer = client.snapshot(None, 0)
+        if answer is not None and answer.snapshot.models and find_spec("onnxruntime") is None:
+            text = "derived attributes use models, and onnxruntime is missing here: they have no values"
+            yield Finding("missing", place, text, "pip install 'idgraph[models]', and start again")
     except SnapshotSignatureError as error:
         file = settings.directory / "metadata.pub"
         yield Finding("foreign", place, error, f"rm {file}, if its key was changed on purpose")

@@ -47,7 +47,7 @@ class FormatRange(NamedTuple):
 
 READ: Mapping[str, Mapping[str, FormatRange]] = {
     "0.1.0": {
-        "metadata.db": FormatRange(1, 3),
+        "metadata.db": FormatRange(1, 4),
         "dead-letters.db": FormatRange(1, 3),
         "profiles.db": FormatRange(1, 2),
         **dict.fromkeys(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -107,9 +108,15 @@ class MetadataSnapshot(FrozenDocument):
     )
 
     def with_models(self, model: Callable[[str], bytes | None]) -> Self:
-        """With the models that its derived attributes name; `model` gives None for one that is not there."""
+        """With the models that its derived attributes name; `model` gives None for one that is not there. One of another
+        digest is left out."""
         used = {each.model.digest for each in self.derived_attributes if each.model is not None}
-        found = {digest: content for digest in sorted(used) if (content := model(digest)) is not None}
+        contents = ((digest, model(digest)) for digest in sorted(used))
+        found = {
+            digest: content
+            for digest, content in contents
+            if content is not None and hashlib.sha256(content).hexdigest() == digest
+        }
         return self.model_copy(update={"models": found}) if found else self
 
     def spec_for(self, source: str, event_type: str) -> SpecDocument | None:

@@ -7,6 +7,7 @@ import hashlib
 import json
 import re
 import shlex
+import sys
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -14,8 +15,9 @@ from typing import Any
 
 import pytest
 
-from idgraph.app import metadata_access, wiring
+from idgraph.app import checks, metadata_access, profile_server, wiring
 from idgraph.app.metadata_server import serving_here
+from idgraph.projection import behaviour
 from tests.app.conftest import CommandLine, configured
 from tests.docs.test_behaviour_doc import EXAMPLES, given
 from tests.retail import EXAMPLE, Pipeline, durable_keys, records
@@ -76,31 +78,85 @@ def commands() -> list[list[str]]:
     return [shlex.split(line)[1:] for line in block.splitlines()]
 
 
+@pytest.fixture(scope="module")
+def applied(shop: CommandLine, trained: dict[str, Any]) -> list[str]:
+    """What the page's commands print."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(shop.folder)
+        results = [shop(*each) for each in commands()]
+    assert [each.exit_code for each in results] == [0] * len(results), [each.output for each in results]
+    assert results[0].stdout == f"{digest_of(trained)}\n"
+    return [each.stdout for each in results]
+
+
+def digest_of(trained: dict[str, Any]) -> str:
+    return hashlib.sha256(trained["model"]).hexdigest()
+
+
 @pytest.mark.filterwarnings("ignore")
-def test_the_documentation_goes_from_features_to_a_score(shop: CommandLine, trained: dict[str, Any]) -> None:
-    adding, trying, *rest = commands()
-    digest = hashlib.sha256(trained["model"]).hexdigest()
-    assert shop(*adding).stdout == f"{digest}\n"
-    tried = shop(*trying)
-    assert tried.exit_code == 0, tried.output
-    assert tried.stdout.startswith("churn: of 500 persons 500 change, 500 gain a value, 0 lose theirs\n")
-    for each in rest:
-        result = shop(*each)
-        assert result.exit_code == 0, result.output
-    assert re.search(rf"churn: 0\.\d+  model:{digest}, spec derived:churn@1", result.stdout)
+def test_the_documentation_goes_from_features_to_a_score(
+    shop: CommandLine, trained: dict[str, Any], applied: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, tried, _, looked_up = applied
+    assert tried.startswith("churn: of 500 persons 500 change, 500 gain a value, 0 lose theirs\n")
+    assert re.search(rf"churn: 0\.\d+  model:{digest_of(trained)}, spec derived:churn@1", looked_up)
+    monkeypatch.chdir(shop.folder)
     [example] = re.findall(r"```pycon\n(.*?)```", SECTION, re.S)
     parsed = doctest.DocTestParser().get_doctest(example, {}, "models", str(PAGE), 0)
     assert doctest.DocTestRunner().run(parsed) == (0, 4)
     [listed] = shop.json("models", "list", "--json")
-    assert (listed["digest"], listed["name"], listed["used_by"]) == (digest, "churn", ["churn"])
-    assert "churn" in shop("models", "list").stdout
+    assert (listed["digest"], listed["name"], listed["used_by"]) == (digest_of(trained), "churn", ["churn"])
+    assert listed["actor"] in shop("models", "list").stdout
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_every_reader_has_the_same_score(
+    shop: CommandLine, trained: dict[str, Any], applied: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    profile = score(shop)
+    assert profile["provenance"]["behaviour.churn"]["source"] == f"model:{digest_of(trained)}"
+    with profile_server.serving_here(shop.settings()) as url:
+        monkeypatch.setenv("IDGRAPH_PROFILES__URL", url)
+        assert score(shop)["attributes"]["behaviour"] == profile["attributes"]["behaviour"]
+        monkeypatch.chdir(shop.folder)
+        (tried,) = shop.json("models", "try", "churn.json", "--persons", "3", "--json")
+        assert (tried["persons"], tried["changed"]) == (3, 0)
+        monkeypatch.delenv("IDGRAPH_PROFILES__URL")
+    exported = {each["id"]: each for each in shop.json("export", "--provenance")}
+    assert exported[profile["id"]]["provenance"]["behaviour.churn"]["source"].startswith("model:")
+    assert shop("reindex").exit_code == 0
+    assert shop("search", "behaviour.churn>=0", "--count").stdout == f"{len(exported)}\n"
+
+
+def score(shop: CommandLine) -> dict[str, Any]:
+    (found,) = shop.json("lookup", SHOWN, "--json")
+    assert 0 < found["attributes"]["behaviour"]["churn"] < 1
+    return dict(found)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_without_the_extra_all_else_is_shown_and_the_reason_is_named(
+    shop: CommandLine, applied: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "onnxruntime", None)
+    behaviour._compiled.cache_clear()
+    shown = shop("lookup", SHOWN)
+    behaviour._compiled.cache_clear()
+    assert "churn" not in shown.stdout
+    assert "orders30d" in shown.stdout
+    assert "behaviour.churn has no value: models need onnxruntime: pip install" in shown.stderr
+    monkeypatch.setattr(checks, "find_spec", lambda _: None)
+    lines = [json.loads(line) for line in shop("doctor", "--json").stdout.splitlines()]
+    [found] = [each for each in lines if each["check"] == "metadata service"]
+    assert "onnxruntime is missing here" in found["text"]
+    assert found["command"].startswith("pip install 'idgraph[models]'")
 
 
 @pytest.mark.filterwarnings("ignore")
 def test_the_example_of_the_page_is_of_its_model(trained: dict[str, Any]) -> None:
     [example] = [each for each in EXAMPLES if "model" in each]
     content = trained["model"]
-    digest = hashlib.sha256(content).hexdigest()
+    digest = digest_of(trained)
     given(example | {"model": example["model"] | {"digest": digest}}, {digest: content})
 
 

@@ -233,6 +233,30 @@ def test_each_item_is_promoted_by_the_right_to_publish_it(site: Site) -> None:
     assert site.admin.post("/v1/sandboxes/try/promote", json={}).json()["items"][0]["outcome"] == "published"
 
 
+def test_an_admin_promotes_a_definition_with_its_model(site: Site) -> None:
+    pytest.importorskip("onnxruntime", reason="needs onnxruntime: pip install 'idgraph[models]'")
+    from tests.transforms.behaviour.onnx_models import digest, linear
+
+    made(site.admin)
+    content = linear([1])
+    copy = site.sandbox("try")
+    headers = {"Content-Type": "application/octet-stream"}
+    assert copy.post("/v1/models", content=content, headers=headers).status_code == 201
+    model = {"digest": digest(content), "inputs": [{"path": "a"}]}
+    put(copy, "/v1/derived-attributes/score", {"name": "score", "path": "score", "model": model})
+    items = [
+        {"kind": each["kind"], "name": each["name"]}
+        for each in site.admin.get("/v1/sandboxes/try/comparison").json()["items"]
+        if each["kind"] == "derived_attribute"
+    ]
+    asked = {"items": items, "reason": "it is good"}
+    (refused,) = site.publisher.post("/v1/sandboxes/try/promote", json=asked).json()["items"]
+    assert "there is no model with this digest" in refused["detail"]
+    (done,) = site.admin.post("/v1/sandboxes/try/promote", json=asked).json()["items"]
+    assert done["outcome"] == "published", done
+    assert site.admin.get(f"/v1/models/{digest(content)}").content == content
+
+
 def test_a_deleted_sandbox_leaves_nothing(site: Site) -> None:
     made(site.admin)
     (site.folder / "try" / "keyring.json").write_text("{}")

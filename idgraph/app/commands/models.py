@@ -60,11 +60,12 @@ def list_models(context: typer.Context, as_json: Json = False) -> None:
                 ", ".join(f"{one.name} {one.type}[{one.columns or ''}]" for one in some)
                 for some in (each.inputs, each.outputs)
             ),
+            f"{each.at:%Y-%m-%d}, {each.actor}",
             ", ".join(each.used_by),
         ]
         for each in models
     ]
-    print_table(["digest", "name", "bytes", "takes", "gives", "used by"], rows)
+    print_table(["digest", "name", "bytes", "takes", "gives", "added", "used by"], rows)
 
 
 @commands.command("try")

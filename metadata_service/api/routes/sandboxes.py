@@ -25,10 +25,11 @@ from idgraph.model.sandboxes import (
 from idgraph.model.specs import SpecDefinition, SpecStatus
 from idgraph.web.conditional import Check
 from idgraph.web.refusals import ClashError, PreconditionError, UnknownSubjectError
-from metadata_service.api.access import require_right
+from metadata_service.api.access import is_allowed, require_right
 from metadata_service.api.routes import attributes, documents, specs
 from metadata_service.api.service import Acting, Actor, MetadataService, Reason, Service
 from metadata_service.kinds import KINDS
+from metadata_service.models import copy_models
 from metadata_service.sandboxes.copying import compare, create_sandbox
 from metadata_service.sandboxes.folder import SandboxFolder
 from metadata_service.storage.tokens import TokenRecord
@@ -105,6 +106,8 @@ def promote(name: Name, wanted: SandboxPromotion, service: Service, caller: Acti
                 for each in chosen
             ]
         )
+    if is_allowed(caller.role, "POST", "/v1/models"):
+        _take_models(service, name, caller.name, reason, chosen)
     return PromotedList(items=[_promoted(service, caller, each, reason) for each in chosen])
 
 
@@ -145,6 +148,20 @@ def _chosen(found: SandboxComparison, items: list[SandboxItem] | None) -> list[S
 
 def _route(each: SandboxDifference) -> str:
     return "/".join(("/v1", KINDS[each.kind].path, *filter(None, (quote(each.name, safe=""),))))
+
+
+def _take_models(
+    service: MetadataService, name: str, actor: str, reason: str, chosen: list[SandboxDifference]
+) -> None:
+    """Save the models that derived attributes of a sandbox name: others than admins promote those that are here."""
+    models = [(each.sandbox or {}).get("model") for each in chosen]
+    if digests := {each["digest"] for each in models if each is not None}:
+        with (
+            folder_of(service).opened(name) as sandbox,
+            sandbox.read() as copy,
+            service.database.write(actor, reason) as edit,
+        ):
+            copy_models(copy, edit, digests)
 
 
 def _promoted(
