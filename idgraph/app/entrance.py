@@ -143,7 +143,7 @@ class _Here:
         return timeline(self._service, self._caller, given_identifier(identifier), wanted).model_dump()
 
     def trigger_ledger(self, name: str, limit: int) -> dict[str, Any]:
-        from profile_service.triggers import ledger_of
+        from profile_service.trigger_ledger import ledger_of
 
         with closing(self._documents()) as self._service.documents:
             return ledger_of(self._service, self._caller, name, limit)

@@ -12,6 +12,8 @@ from typing import Any, Literal, NamedTuple, Protocol
 CHANGES = "*"
 """Behind the name of a segment: its members have changed."""
 
+Cause = Literal["", "merged", "split"]
+
 
 class LedgerEntry(NamedTuple):
     """One recorded change of a fragment's profile. `fragment`, `previous` and `profile` are keyed hashes, the latter two of
@@ -29,13 +31,15 @@ class LedgerEntry(NamedTuple):
 class Crossing(NamedTuple):
     """A profile enters or leaves a segment: its first crossing enters, its second leaves. Or it has changed in the segment,
     which ends with `CHANGES` then: `number` is the version of its document. `profile` is the id of the fragment that names
-    the profile, or where it was read from the ledger, the keyed hash of that."""
+    the profile, or where it was read from the ledger, the keyed hash of that. `cause` says that it is the effect of a merge or
+    a split, not of events or the time."""
 
     at_ms: int
     profile: str | bytes
     segment: str
     number: int
     cursor: str = ""
+    cause: Cause = ""
 
     @property
     def kind(self) -> Literal["entered", "left", "changed"]:

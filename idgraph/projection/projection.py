@@ -317,7 +317,7 @@ class Projection:
             changes: Mapping[str, int] = {}
             if rules.segments:
                 accepted = (each for each in documents if each.id not in refused)
-                changes = self._segments.evaluate(accepted, rules, now_ms)
+                changes = self._segments.evaluate(persons, accepted, rules, now_ms)
                 stored = (each.stored for person in persons for each in person.members[1:])
                 self._segments.leave({each.id: document_version(each.generation) for each in stored})
             self._segments.plan(persons, behaviour, changes, rules)

@@ -6,18 +6,19 @@ import hashlib
 import time
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import islice
+from itertools import chain, islice
 from typing import Any, NamedTuple
 
 from idgraph.model import canonical
 from idgraph.model.durations import TimeForm
 from idgraph.model.index import IndexDocument, IndexRules, ProfileIndex
-from idgraph.model.ledger import CHANGES, Crossing
+from idgraph.model.ledger import CHANGES, Cause, Crossing
 from idgraph.model.queries import Query, Relative, Scalar, absolute, absolute_clause, is_relative, leaves
 from idgraph.model.store import ProfileStore
 from idgraph.model.timelines import DAY_MS, DueEntry
 from idgraph.projection.behaviour import Behaviour, behaviour_at
 from idgraph.projection.documents import documents_of
+from idgraph.projection.moves import moves_of
 from idgraph.projection.parts import Pass
 from merge.identity.components import Person
 from merge.identity.persons import Persons
@@ -66,16 +67,22 @@ class Segments:
         self._store = store
         self._index = index
         self._evaluated: dict[str, _Evaluated] = {}
+        self._causes: dict[tuple[str, str], Cause] = {}
+        self._marks: list[Crossing] = []
         self._evaluating: tuple[str, Pass] | None = None
         self._followed: str | None = None
 
     def clear(self) -> None:
         """Forget what was evaluated: a commit of the index begins."""
         self._evaluated.clear()
+        self._causes.clear()
+        self._marks.clear()
 
-    def evaluate(self, documents: Iterable[IndexDocument], rules: IndexRules, now_ms: int) -> dict[str, int]:
-        """Note which segments the profiles of these documents are in as of a moment. Returns by id of a profile the least moment
-        after it at which it enters or leaves one without an event, if there is one."""
+    def evaluate(
+        self, persons: Sequence[Person], documents: Iterable[IndexDocument], rules: IndexRules, now_ms: int
+    ) -> dict[str, int]:
+        """Note which segments these persons are in as of a moment, by their documents; one without a document is left out.
+        Returns by id of a profile the least moment after it at which it enters or leaves one without an event, if there is one."""
         conditions = {one.name: absolute(one.condition, now_ms, rules.times) for one in rules.segments}
         relative = [one.condition for one in rules.segments if is_relative(one.condition)]
         changes: dict[str, int] = {}
@@ -86,6 +93,19 @@ class Segments:
                 changes[each.id] = min(known)
             reporting = [one.name + CHANGES for one in rules.segments if one.changes and inside[one.name]]
             self._evaluated[each.id] = _Evaluated(each.version, inside, reporting)
+
+        def evaluated(others: Sequence[Person]) -> dict[str, dict[str, bool]]:
+            behaviour = behaviour_at(self._store, others, rules, now_ms)
+            return {
+                each.id: {name: self._index.matches(each, one) for name, one in conditions.items()}
+                for each in documents_of(others, rules, behaviour).documents
+            }
+
+        present = [each for each in persons if each.id in self._evaluated]
+        inside_of = {each.id: self._evaluated[each.id].inside for each in present}
+        moves = moves_of(self._store, present, inside_of, evaluated)
+        self._causes.update(moves.causes)
+        self._marks += moves.marks
         return changes
 
     def leave(self, versions: Mapping[str, int]) -> None:
@@ -107,15 +127,18 @@ class Segments:
             for segment, is_inside in {**inside, **exits}.items():
                 number = numbers.get(segment, 0)
                 if is_inside != (number % 2 == 1):
-                    crossings.append(Crossing(0, name, segment, number + 1))
+                    cause = self._causes.get((name, segment), "")
+                    crossings.append(Crossing(0, name, segment, number + 1, cause=cause))
             newer = [each for each in reporting if numbers.get(each, 0) < version]
             crossings += [Crossing(0, name, each, version) for each in newer]
-        if not crossings:
+        if not crossings and not self._marks:
             return
-        remaining = iter(crossings)
+        remaining = chain(crossings, self._marks)
         while batch := list(islice(remaining, CROSSED_AT_ONCE)):
             now = time.time_ns() // 1_000_000
             self._store.cross([each._replace(at_ms=now) for each in batch])
+        if not crossings:
+            return
         crossed = sorted({str(each.profile) for each in crossings})
         present = self._index.versions(crossed)
         overtaken = [
@@ -129,21 +152,21 @@ class Segments:
         if overtaken:
             self._store.enqueue(overtaken)
             stored = self._store.read(overtaken)
-            self._evaluated.clear()
+            self.clear()
             self.leave({name: 0 for name in overtaken if name not in stored})
             self.cross()
 
     def enter(self, ids: Sequence[str], rules: IndexRules, persons: Persons) -> None:
         """Append which segments the profiles of these ids are in, where the feed does not say so yet."""
         found = persons.named(ids, resolves_all=False).persons
-        self._evaluated.clear()
+        self.clear()
         # The others are in the outbox: members that have not joined would count in their version.
         settled = [
             each for each in found if all(part.stored.projected_into == each.id for part in each.members)
         ]
         now_ms = self._now_ms()
         behaviour = behaviour_at(self._store, settled, rules, now_ms)
-        changes = self.evaluate(documents_of(settled, rules, behaviour).documents, rules, now_ms)
+        changes = self.evaluate(settled, documents_of(settled, rules, behaviour).documents, rules, now_ms)
         self.plan(settled, behaviour, changes, rules)
         self.cross()
 

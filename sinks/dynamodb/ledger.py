@@ -3,7 +3,7 @@
 pk        the fragment's, or the list's, both longer than a keyed hash      profiles   the two profiles' names
 sk        at_ms (8 bytes), the fragment's name, the epoch (4 bytes): the cursor
 
-A crossing has its number as epoch, its segment as an attribute and at the end of the cursor, and its profile's item under
+A crossing has its number as epoch, its segment as an attribute and at the end of the cursor, its cause as `cause`, and its profile's item under
 the segment and the number, which is there once. The last change has its item under the segment, with its number and the
 cursors of those in the list, as `places`; in these a change's number has eight bytes.
 
@@ -18,9 +18,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import chain, islice
+from typing import cast
 
 from idgraph.model.errors import QueryError
-from idgraph.model.ledger import CHANGES, Crossing, LedgerEntry
+from idgraph.model.ledger import CHANGES, Cause, Crossing, LedgerEntry
 from sinks.dynamodb import items
 from sinks.dynamodb.client import Item, Statement
 from sinks.dynamodb.fragments import DynamoTables
@@ -48,10 +49,13 @@ class DynamoLedger(DynamoTables):
     def cross(self, crossings: Sequence[Crossing]) -> None:
         def statements(each: Crossing) -> list[Statement]:
             listed, segment = self._listed(each), each.segment.encode()
-            text = f"INSERT INTO \"{self.client.table(LINKS)}\" VALUE {{'pk': ?, 'sk': ?, 'segment': ?}}"
-            place = {"B": segment + each.number.to_bytes(4, "big")}
-            own = [{"B": _CROSSED + self.names(str(each.profile))}, place, listed["segment"]]
-            return [Statement(text, own), Statement(text, list(listed.values()))]
+            names = ", ".join(f"'{name}': ?" for name in listed)
+            text = f'INSERT INTO "{self.client.table(LINKS)}" VALUE {{{names}}}'
+            own = listed | {
+                "pk": {"B": _CROSSED + self.names(str(each.profile))},
+                "sk": {"B": segment + each.number.to_bytes(4, "big")},
+            }
+            return [Statement(text, list(item.values())) for item in (own, listed)]
 
         # One that is refused was there.
         once = [statements(each) for each in crossings if not each.is_change]
@@ -65,6 +69,7 @@ class DynamoLedger(DynamoTables):
             "pk": {"B": _LIST + items.shard(name)["N"].encode()},
             "sk": {"B": each.at_ms.to_bytes(8, "big") + name + number + segment},
             "segment": {"S": each.segment},
+            **({"cause": {"S": each.cause}} if each.cause else {}),
         }
 
     def _change(self, changes: Sequence[Crossing]) -> None:
@@ -182,7 +187,8 @@ def _entry(item: Item) -> LedgerEntry | Crossing:
     at_ms, name = int.from_bytes(sort_key[:8], "big"), sort_key[8:begin]
     number = int.from_bytes(sort_key[begin:end], "big")
     if segment:
-        return Crossing(at_ms, name, segment, number, sort_key.hex())
+        cause = cast("Cause", item["cause"]["S"] if "cause" in item else "")
+        return Crossing(at_ms, name, segment, number, sort_key.hex(), cause)
     profiles = bytes(item["profiles"]["B"])
     half = len(profiles) // 2
     return LedgerEntry(at_ms, name, number, profiles[:half], profiles[half:], sort_key.hex())

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Collection, Iterable, Sequence
-from typing import Any
+from typing import Any, cast
 
 from idgraph.model.errors import QueryError
-from idgraph.model.ledger import CHANGES, Crossing, LedgerEntry
+from idgraph.model.ledger import CHANGES, Cause, Crossing, LedgerEntry
 from sinks.sqlite.database import among
 from sinks.sqlite.tombstones import SqliteTables
 
@@ -27,7 +27,7 @@ TABLES = (
     "CREATE UNIQUE INDEX crossings ON ledger (fragment, segment, epoch) WHERE segment IS NOT NULL",
     "CREATE INDEX ledger_by_segment ON ledger (segment, position) WHERE segment IS NOT NULL",
 )
-"""A crossing has its number as epoch, a change the version."""
+"""A crossing has its number as epoch, a change the version; `previous` is its cause."""
 _COLUMNS = "at_ms, fragment, epoch, previous, profile, CAST(position AS TEXT)"
 
 
@@ -61,7 +61,7 @@ class SqliteLedger(SqliteTables):
             ]
         )
         return [
-            LedgerEntry._make(row) if name is None else Crossing(row[0], row[1], name, row[2], row[5])
+            LedgerEntry._make(row) if name is None else _crossing(row, name)
             for *row, name in sorted(rows, key=lambda row: int(row[5]))[:limit]
         ]
 
@@ -72,13 +72,13 @@ class SqliteLedger(SqliteTables):
     def cross(self, crossings: Sequence[Crossing]) -> None:
         def append_crossings(connection: sqlite3.Connection) -> None:
             for each in crossings:
-                at_ms, profile, segment, number, _ = each
                 row = {
-                    "name": self._tombstones.name(str(profile)),
-                    "id": profile,
-                    "at": at_ms,
-                    "segment": segment,
-                    "number": number,
+                    "name": self._tombstones.name(str(each.profile)),
+                    "id": each.profile,
+                    "at": each.at_ms,
+                    "segment": each.segment,
+                    "number": each.number,
+                    "cause": each.cause.encode(),
                 }
                 if each.is_change:
                     earlier = (
@@ -87,7 +87,7 @@ class SqliteLedger(SqliteTables):
                     connection.execute(earlier, row)
                 connection.execute(
                     "INSERT OR IGNORE INTO ledger (at_ms, fragment, epoch, previous, profile, segment) "
-                    "VALUES (:at, :name, :number, x'', x'', :segment)",
+                    "VALUES (:at, :name, :number, :cause, x'', :segment)",
                     row,
                 )
                 # The name leads back to the profile, too.
@@ -114,3 +114,8 @@ class SqliteLedger(SqliteTables):
     def _among(self, query: str, names: Sequence[bytes], rest: str = "") -> list[Any]:
         """The rows whose name, by which the query ends, is one of these."""
         return self._file.read(lambda connection: list(among(connection, query, names, rest)))
+
+
+def _crossing(row: Sequence[Any], segment: str) -> Crossing:
+    at_ms, name, number, cause, _, cursor = row
+    return Crossing(at_ms, name, segment, number, cursor, cast("Cause", cause.decode()))

@@ -128,6 +128,9 @@ def test_crossings_are_appended_once(filled: ProfileStore) -> None:
     assert filled.ledger(found[1].cursor, 1, "ä b") == [found[2]]
     assert filled.ledger(found[1].cursor, 2) == found[2:4]
     assert len(filled.ledger_of(IDS)) == 1
+    filled.cross([Crossing(4_000, "a:0", "c", 1, cause="merged")])
+    causes = [each.cause for each in filled.ledger() if isinstance(each, Crossing)]
+    assert causes == ["", "", "", "", "merged"]
 
 
 def test_of_changes_in_a_segment_the_newest_is_behind_all(filled: ProfileStore) -> None:

@@ -26,7 +26,7 @@ from profile_service.api.documents import (
     answer,
 )
 from profile_service.request_bodies import IdentifiersBody
-from profile_service.triggers import TriggerLine, ledger_of, triggers_of
+from profile_service.trigger_ledger import TriggerLine, ledger_of, triggers_of
 
 router = APIRouter(prefix="/v1/segments", tags=["segments"])
 triggers = APIRouter(prefix="/v1/triggers", tags=["triggers"])

@@ -32,6 +32,7 @@ from idgraph.model.stamps import SpecRef, Stamp
 from idgraph.model.store import Assignment, ProfileStore
 from idgraph.model.tombstones import NO_EPOCH
 from idgraph.projection.documents import documents_of
+from idgraph.projection.moves import MOVES
 from idgraph.projection.projection import Projection
 from merge.commit import Committer
 from merge.fragments import FragmentState
@@ -183,6 +184,8 @@ class Installation:
         changed: dict[bytes, int] = {}
         for each in self.store.ledger(limit=sys.maxsize):
             if isinstance(each, Crossing) and isinstance(each.profile, bytes):
+                if each.segment == MOVES:
+                    continue
                 if each.is_change:
                     assert each.segment == SEGMENTS[0].name + CHANGES
                     changed[each.profile] = max(each.number, changed.get(each.profile, 0))

@@ -1,0 +1,168 @@
+"""Decisions on crossings: which triggers they concern, whom, and what was sent to that person before."""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from idgraph.model.callers import Caller
+from idgraph.model.durations import milliseconds
+from idgraph.model.errors import DamagedStateError
+from idgraph.model.index import Segment
+from idgraph.model.ledger import Crossing
+from idgraph.model.triggers import LedgerLine, Occurrence, TriggerDocument
+from merge.identity.components import Person
+from profile_service.reader import ProfileReader
+from profile_service.service import ProfileService
+from profile_service.trigger_ledger import Message, TriggerLedger
+from transforms.behaviour.triggers import decide
+
+
+class Decisions:
+    """The decisions on the crossings of a page."""
+
+    def __init__(
+        self,
+        service: ProfileService,
+        clearances: Mapping[str, int],
+        ledger: TriggerLedger,
+        triggers: Sequence[TriggerDocument],
+    ) -> None:
+        """`clearances` are those of receivers, by name."""
+        self._service = service
+        self._clearances = clearances
+        self._ledger = ledger
+        self._of_segment: dict[tuple[str, str], list[TriggerDocument]] = defaultdict(list)
+        self._groups: dict[str, list[str]] = defaultdict(list)
+        for each in triggers:
+            self._of_segment[each.segment, each.kind].append(each)
+            if each.group:
+                self._groups[each.group.name].append(each.name)
+        self._sent: dict[tuple[str, str], dict[str, Any]] = {}
+        self._changed: set[tuple[str, str]] = set()
+
+    def decide(self, crossings: Sequence[Crossing]) -> None:
+        """Decide on them, and keep what was decided."""
+        lines = [
+            line
+            for each in crossings
+            for trigger in self._of_segment.get((each.segment, each.kind), ())
+            for line in self._decided(trigger, each)
+        ]
+        self._ledger.append(lines)
+        for key in sorted(self._changed):
+            self._ledger.keep_sent_to(*key, self._sent[key])
+
+    def _decided(self, trigger: TriggerDocument, crossing: Crossing) -> Iterator[LedgerLine]:
+        profile = bytes(crossing.profile).hex() if isinstance(crossing.profile, bytes) else crossing.profile
+        now = now_ms()
+        own = self._sent_to(trigger.name, profile)
+        if own["last"].get(crossing.segment, 0) >= crossing.number:
+            return
+        clearance = self._clearances.get(trigger.webhook)
+        person, occurrence = None, Occurrence(profile, crossing.number, crossing.at_ms, crossing.at_ms)
+        if clearance is None:
+            occurrence = occurrence._replace(refused=f"no webhook {trigger.webhook} is configured")
+        else:
+            reader = reader_as(self._service, clearance)
+            try:
+                person = person_of(self._service, reader, profile)
+                occurrence = self._occurred(trigger, crossing, occurrence, reader, person)
+            except DamagedStateError:
+                occurrence = occurrence._replace(refused="unreadable")
+        members = [profile] if person is None else self._members(person)
+        sent = self._united([trigger.name], members)
+        of_group = self._united(self._groups[trigger.group.name], members) if trigger.group else {}
+        decision = decide(trigger, occurrence, sent, of_group, now)
+        line = LedgerLine(
+            decision.id,
+            trigger.name,
+            trigger.version,
+            profile,
+            crossing.number,
+            crossing.at_ms,
+            now,
+            decision.outcome,
+            decision.reason,
+            decision.due_ms if decision.outcome == "held" else None,
+        )
+        own["last"][crossing.segment] = crossing.number
+        if decision.outcome != "suppressed":
+            own["sent"][decision.id] = crossing.at_ms
+            self._ledger.wait(Message(trigger.webhook, decision.due_ms, line))
+        self._changed.add((trigger.name, profile))
+        yield line
+
+    def _occurred(
+        self,
+        trigger: TriggerDocument,
+        crossing: Crossing,
+        occurrence: Occurrence,
+        reader: ProfileReader,
+        person: Person | None,
+    ) -> Occurrence:
+        segment = reader.segments(has_nameless=True).get(crossing.segment)
+        if segment is None:
+            return occurrence._replace(refused="the webhook's clearance does not see the segment")
+        if person is None:
+            return occurrence._replace(refused="gone")
+        if crossing.cause:
+            return occurrence._replace(refused=crossing.cause)
+        return occurrence._replace(since_ms=_since(trigger, crossing, reader, person, segment))
+
+    def _members(self, person: Person) -> list[str]:
+        return [self._name(each.stored.id) for each in person.members]
+
+    def _name(self, fragment: str) -> str:
+        return self._service.adapters.store.name(fragment).hex()
+
+    def _united(self, triggers: Sequence[str], members: Sequence[str]) -> dict[str, int]:
+        return {
+            id_: at_ms
+            for trigger in triggers
+            for member in members
+            for id_, at_ms in self._sent_to(trigger, member)["sent"].items()
+        }
+
+    def _sent_to(self, trigger: str, profile: str) -> dict[str, Any]:
+        if (trigger, profile) not in self._sent:
+            self._sent[trigger, profile] = self._ledger.sent_to(trigger, profile)
+        return self._sent[trigger, profile]
+
+
+def _since(
+    trigger: TriggerDocument, crossing: Crossing, reader: ProfileReader, person: Person, segment: Segment
+) -> int:
+    """The time of the change's newest event; that of the crossing, where the time moved the condition."""
+    if trigger.expires is None:
+        return crossing.at_ms
+    before = crossing.at_ms - milliseconds(trigger.expires) - 1
+    oldest, newest = reader.events_of(person, segment)
+    if max(oldest, newest) > before:
+        return max(oldest, newest)
+    # By the same events, as of then: what was so already comes of old events that came late.
+    was_so = reader.is_in(person, segment, before) == (crossing.kind == "entered")
+    return before if was_so else crossing.at_ms
+
+
+def person_of(service: ProfileService, reader: ProfileReader, profile: str) -> Person | None:
+    """The person whom the fragment of this keyed hash is part of now."""
+    found = service.adapters.store.fragments_named([bytes.fromhex(profile)])
+    return reader.owner_of_fragment(next(iter(found.values()))) if found else None
+
+
+def reader_as(service: ProfileService, clearance: int) -> ProfileReader:
+    """A reader as receivers of this clearance."""
+    return service.reader(caller_as(clearance))
+
+
+def now_ms() -> int:
+    """Epoch milliseconds."""
+    return time.time_ns() // 1_000_000
+
+
+def caller_as(clearance: int) -> Caller:
+    """A caller of this clearance, who is no person."""
+    return Caller(name="triggers", digest="", expires=None, clearance=clearance, may_reveal=False)
