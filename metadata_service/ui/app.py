@@ -32,6 +32,7 @@ from metadata_service.ui import (
     flows,
     generate,
     jobs,
+    models,
     overview,
     profile_search,
     profiles,
@@ -97,7 +98,19 @@ class BesidePages:
 
 PAGES = (
     *(signing_in, overview, attributes, specs, spec_effect, generate, audit),
-    *(profile_search, profiles, deciding, definitions, rights, review, rules, sandboxes, schema, jobs),
+    *(
+        profile_search,
+        profiles,
+        deciding,
+        definitions,
+        models,
+        rights,
+        review,
+        rules,
+        sandboxes,
+        schema,
+        jobs,
+    ),
     *(dead_letters, flows, users, requests),
 )
 

@@ -25,6 +25,7 @@ from metadata_service.behaviour import ACTIVITIES, DERIVED_ATTRIBUTES
 from metadata_service.definitions import SEGMENTS, VIEWS
 from metadata_service.documents.problems import DocumentError, JsonFile, Problem, model_problems
 from metadata_service.documents.writing import difference, json_lines, spec_text
+from metadata_service.models import list_models
 from metadata_service.storage.versions import VersionedDocuments
 from metadata_service.triggers import TRIGGERS
 from metadata_service.ui.forms import FormMember, at_their_places, filled, form_of
@@ -53,7 +54,7 @@ LEDGER_SHOWN = 1000
 
 class Shelf(NamedTuple):
     """A kind of definition on its pages: what people call it, what it is for, and the texts that a new one begins with, by what
-    it is made of. In these texts `$NAME` is its name, `$ACTIVITY` and `$SEGMENT` one that is known."""
+    it is made of. In these texts `$NAME` is its name, `$ACTIVITY`, `$SEGMENT` and `$DIGEST` (of a model) one that is known."""
 
     documents: VersionedDocuments[Any, Any]
     title: str
@@ -69,7 +70,7 @@ class Shelf(NamedTuple):
             return ()
         if not isinstance(content, dict):
             return ()
-        absent = {each for each in (*self.beginnings, "status", "model") if each not in content}
+        absent = {each for each in (*self.beginnings, "status") if each not in content}
         return form_of(self.documents.stated, content, {"name", *absent})
 
 
@@ -125,6 +126,13 @@ SHELVES = {
                     },
                 },
                 "expression": {"path": "behaviour.$NAME", "expression": "activity.lastEvent"},
+                "model": {
+                    "path": "behaviour.$NAME",
+                    "model": {
+                        "digest": "$DIGEST",
+                        "inputs": [{"path": "activity.purchase.total", "default": 0}],
+                    },
+                },
             },
         ),
         Shelf(
@@ -341,9 +349,10 @@ def _page(
             known, versions = None, []
         if shelf.documents is ACTIVITIES:
             readers = [each.name for each in DERIVED_ATTRIBUTES.active(reading) if name in each.activities]
-        names = {
+        names: dict[str, list[str]] = {
             kind.kind: [each.name for each in kind.active(reading)] for kind in (ACTIVITIES, SEGMENTS, VIEWS)
         }
+        names["digest"] = [each.digest for each in list_models(reading, PageRequest(None, SHOWN), ()).items]
     in_force = None if known is None else _text(known)
     if text is None:
         text = in_force or _beginning(shelf, of, name, names)
@@ -369,7 +378,7 @@ def _page(
     )
 
 
-def _beginning(shelf: Shelf, of: str, name: str, names: Mapping[Any, Sequence[str]]) -> str:
+def _beginning(shelf: Shelf, of: str, name: str, names: Mapping[str, Sequence[str]]) -> str:
     begun = shelf.beginnings.get(of) or next(iter(shelf.beginnings.values()))
     text = json.dumps({"name": "$NAME", "description": "", **begun}, indent=2).replace("$NAME", name)
     for kind, known in names.items():

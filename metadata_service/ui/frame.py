@@ -58,6 +58,7 @@ NAVIGATION = (
     NavigationItem(
         "Catalogue", "Derived Attributes", "/ui/derived-attributes", "derived", "/v1/derived-attributes"
     ),
+    NavigationItem("Catalogue", "Models", "/ui/models", "model", "/v1/models"),
     NavigationItem("Catalogue", "Triggers", "/ui/triggers", "trigger", "/v1/triggers"),
     NavigationItem("Mapping", "Mapping Specs", "/ui/specs", "spec", "/v1/specs"),
     NavigationItem("Mapping", "Generate Specs", "/ui/generate", "generate", "POST /v1/specs/generate"),

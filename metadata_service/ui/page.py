@@ -33,6 +33,8 @@ from metadata_service.ui.frame import HOME, render
 
 SIGN_IN = "/ui/sign-in"
 MOST_FORM_BYTES = 2 << 20
+MOST_FILE_BYTES = 17 << 20
+"""A little more than a model may have: its check says so."""
 SECONDS = 5.0
 CONNECT_SECONDS = 1.0
 UNCONFIGURED = 422
@@ -225,6 +227,15 @@ Polled = Annotated[OwnPage, _opened(lambda request: "hx-request" not in request.
 
 async def posted(request: Request) -> dict[str, str]:
     """The fields of a form of this site. Raises StaleFormError, RefusedRequestError."""
+    body = await _body(request, MOST_FORM_BYTES)
+    try:
+        fields = dict(parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=300))
+    except ValueError:
+        raise RefusedRequestError("the form cannot be read") from None
+    return {name: value.replace("\r\n", "\n") for name, value in fields.items()}
+
+
+async def _body(request: Request, most: int) -> bytes:
     origin = request.headers.get("origin")
     site = request.headers.get("sec-fetch-site", "same-origin")
     if site not in ("same-origin", "none") or (
@@ -235,15 +246,11 @@ async def posted(request: Request) -> dict[str, str]:
     try:
         async for chunk in request.stream():
             body += chunk
-            if len(body) > MOST_FORM_BYTES:
-                raise RefusedRequestError(f"a form has at most {MOST_FORM_BYTES:,} bytes")
+            if len(body) > most:
+                raise RefusedRequestError(f"a form has at most {most:,} bytes")
     except ClientDisconnect:
         raise RefusedRequestError("the connection ended before the form did") from None
-    try:
-        fields = dict(parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=300))
-    except ValueError:
-        raise RefusedRequestError("the form cannot be read") from None
-    return {name: value.replace("\r\n", "\n") for name, value in fields.items()}
+    return body
 
 
 Fields = Annotated[dict[str, str], Depends(posted)]
@@ -259,6 +266,17 @@ def _own_fields(page: SignedIn, fields: Fields) -> dict[str, str]:
 
 OwnFields = Annotated[dict[str, str], Depends(_own_fields)]
 """The fields of a form that this session was given."""
+
+
+async def _own_file(page: SignedIn, request: Request) -> bytes:
+    content = await _body(request, MOST_FILE_BYTES)
+    if not hmac.compare_digest(request.headers.get("x-csrf-token", "").encode(), page.session.csrf.encode()):
+        raise StaleFormError
+    return content
+
+
+OwnFile = Annotated[bytes, Depends(_own_file)]
+"""A file as the body, which a script sends with the session's secret."""
 
 
 FIRST = PageRequest(None, 50)

@@ -196,6 +196,27 @@ for (const field of document.querySelectorAll("input[data-into]")) {
   field.addEventListener("change", async () => { find(`#${field.dataset.into}`).value = (await field.files[0]?.text()) ?? ""; });
 }
 
+// A file is sent as it is, with what stands beside it in the address.
+document.addEventListener("submit", async (event) => {
+  if (!event.target.matches("[data-upload]")) return;
+  event.preventDefault();
+  const { csrf, file, name, reason } = event.target.elements;
+  find("#main").setAttribute("aria-busy", "true");
+  try {
+    const answer = await fetch(`${event.target.action}?${new URLSearchParams({ name: name.value, reason: reason.value })}`, {
+      method: "POST", headers: { "X-CSRF-Token": csrf.value, "Content-Type": "application/octet-stream" }, body: file.files[0],
+    });
+    if (answer.ok) return location.assign(answer.url);
+    const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+    find("#main").replaceChildren(...find("#main", page).childNodes);
+    find("#main [aria-invalid]")?.focus();
+  } catch {
+    find("#trouble").textContent = "The service does not answer. Try again.";
+    find("#trouble").hidden = false;
+  }
+  find("#main").removeAttribute("aria-busy");
+});
+
 // A list of pairs has an empty one at its end.
 document.addEventListener("input", (event) => {
   const pair = event.target.closest?.("[data-grow]");

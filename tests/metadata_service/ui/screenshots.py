@@ -28,6 +28,7 @@ from tests.metadata_service.ui.test_sandboxes import edit
 from tests.metadata_service.ui.test_spec_effect import PLACE, draft, working_site
 from tests.metadata_service.ui.test_timeline import BUYER, acted
 from tests.retail import order
+from tests.transforms.behaviour.onnx_models import linear
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -47,6 +48,7 @@ SHOWN = {
     "activities": "/ui/activities",
     "derived-attributes": "/ui/derived-attributes",
     "derived-attribute": "/ui/derived-attributes/orders30d",
+    "models": "/ui/models",
     "triggers": "/ui/triggers",
     "trigger": "/ui/triggers/hello",
     "ledger": "/ui/triggers/hello/ledger",
@@ -133,6 +135,7 @@ def furnished(whole: Whole) -> str:
     ):
         named = f"/v1/{plural}/{document['name']}?reason=For+support"
         api.put(named, json=document).raise_for_status()
+    api.post("/v1/models?name=churn&reason=First", content=linear([0.5, 0.001])).raise_for_status()
     crossed(whole, "hello")
     acted(whole)
     asked(whole.site, "support.note", "Agents search it")

@@ -23,6 +23,7 @@ from tests.metadata_service.ui.test_definitions import HELLO, crossed
 from tests.metadata_service.ui.test_timeline import BUYER, acted
 from tests.retail import raw
 from tests.servers.requirement import required
+from tests.transforms.behaviour.onnx_models import linear
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page, Route
@@ -350,6 +351,25 @@ def test_a_derived_attribute_is_tried_before_it_is_published(browser: Browser, w
         assert axe_violations(page) == []
         page.set_viewport_size({"width": 320, "height": 700})
         assert page.evaluate("document.documentElement.scrollWidth") <= 320
+
+
+def test_a_model_is_added_by_its_file(page: Page) -> None:
+    page.goto("/ui/models")
+    page.get_by_label("Reason").fill("first")
+    page.get_by_label("Name").fill("churn")
+    page.get_by_label("File ONNX").set_input_files({"name": "a.onnx", "mimeType": "", "buffer": b"none"})
+    page.get_by_role("button", name="Add").click()
+    page.get_by_role("alert").get_by_text("no valid ONNX model").wait_for()
+    assert page.get_by_label("File ONNX").evaluate("each => each === document.activeElement")
+    assert page.get_by_label("Name").input_value() == "churn"
+    assert axe_violations(page) == []
+    page.get_by_label("File ONNX").set_input_files(
+        {"name": "a.onnx", "mimeType": "", "buffer": linear([1, 2])}
+    )
+    page.get_by_role("button", name="Add").press("Enter")
+    page.get_by_role("status").get_by_text("Added the model").wait_for()
+    page.get_by_role("row", name="churn").get_by_text("float[2]").wait_for()
+    assert axe_violations(page) == []
 
 
 def test_an_activity_is_written_by_keyboard(page: Page) -> None:

@@ -300,7 +300,8 @@ def test_attributes_are_filtered_sorted_and_paged_by_the_address(site: Site) -> 
 
 
 @pytest.mark.parametrize(
-    "plural", ["attributes", "specs", "views", "segments", "activities", "derived-attributes", "triggers"]
+    "plural",
+    ["attributes", "specs", "views", "segments", "activities", "derived-attributes", "triggers", "models"],
 )
 def test_the_call_behind_a_list_is_the_one_of_its_address(site: Site, plural: str) -> None:
     """Found by review: names that templates use themselves were an error, and repeated ones were lost."""
