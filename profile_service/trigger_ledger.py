@@ -35,14 +35,14 @@ MOST_SENT = 1000
 class Message(NamedTuple):
     """A message that waits for its moment, or for its receiver."""
 
-    webhook: str
+    receiver: str
     due_ms: int
     line: LedgerLine
 
     @property
     def name(self) -> str:
         """The name of its document: sorted by moment, and the same whenever it is made of the same crossing."""
-        return f"{ROOT}/messages/{self.webhook}/{self.line.crossed_ms:015d}-{self.line.id}.json"
+        return f"{ROOT}/messages/{self.receiver}/{self.line.crossed_ms:015d}-{self.line.id}.json"
 
 
 class TriggerLedger:
@@ -83,7 +83,7 @@ class TriggerLedger:
             self._known_waiting()[message.name] = message
 
     def waiting(self) -> list[Message]:
-        """All that wait, those that were there at first by webhook, in the order of their crossings."""
+        """All that wait, those that were there at first by receiver, in the order of their crossings."""
         return list(self._known_waiting().values())
 
     def _known_waiting(self) -> dict[str, Message]:

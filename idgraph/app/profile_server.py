@@ -22,6 +22,7 @@ from idgraph.app.settings.document import Settings
 from idgraph.app.settings.tables import TopicSettings, WebhookSettings
 from idgraph.app.shared_flows import SharedFlows
 from idgraph.jobs.features.served import PAUSE_SECONDS, ServedLookups
+from idgraph.model.triggers import topic_receiver
 from idgraph.repeating import Outage, Repeating
 from idgraph.snapshot_file import PinnedSnapshot
 from idgraph.web.limits import RateLimit
@@ -156,9 +157,12 @@ def application(settings: Settings, secret: bytes | None = None) -> Iterator[Fas
             hooks = [_webhook(stack, each) for each in settings.profiles.webhooks]
             feeds = [each for each in hooks if each.segment is not None]
             stack.enter_context(Webhooks(service, feeds, documents))
+            topics = settings.profiles.topics
+            feeds = [_topic(stack, settings, each) for each in topics if each.changes]
+            stack.enter_context(Webhooks(service, feeds, documents))
+            # Messages have producers of their own: a producer is for one thread.
+            hooks += [_topic(stack, settings, each, topic_receiver(each.topic)) for each in topics]
             stack.enter_context(Triggers(service, hooks, documents))
-            topics = [_topic(stack, settings, each) for each in settings.profiles.topics]
-            stack.enter_context(Webhooks(service, topics, documents))
             per_second = settings.profiles.requests_per_second
             yield create_app(
                 service, RateLimit(per_second, max(1, int(2 * per_second))), settings.profiles.allowed_origins
@@ -171,13 +175,15 @@ def _webhook(stack: ExitStack, stated: WebhookSettings) -> Webhook:
     return Webhook(stated.name, stated.segment, stated.clearance, sender)
 
 
-def _topic(stack: ExitStack, settings: Settings, stated: TopicSettings) -> Webhook:
+def _topic(stack: ExitStack, settings: Settings, stated: TopicSettings, receiver: str = "") -> Webhook:
     user = f"[[profiles.topics]] {stated.topic}"
     opened = partial(topic_publisher, settings, user, stated.cluster == "pulsar")
     sender = TopicSender(opened, stated.topic)
     stack.callback(sender.close)
+    if not receiver:
+        sender.open()
     # The place in the feed is kept under this name.
-    name = stated.topic.replace("/", ".")
+    name = receiver or stated.topic.replace("/", ".")
     return Webhook(name, stated.segment, stated.clearance, sender, "topic")
 
 

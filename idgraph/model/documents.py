@@ -26,6 +26,7 @@ class SettingsTable(BaseModel):
 
 
 NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9_.\-]{0,99}$"
+TOPIC_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._\-/]{0,248}$"
 
 
 class Definition(FrozenDocument):

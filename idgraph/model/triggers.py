@@ -9,7 +9,7 @@ from pydantic import ConfigDict, Field, model_validator
 
 from idgraph.model import canonical, queries
 from idgraph.model.behaviour import CalendarPeriod
-from idgraph.model.documents import NAME_PATTERN, Definition, FrozenDocument
+from idgraph.model.documents import NAME_PATTERN, TOPIC_PATTERN, Definition, FrozenDocument
 from idgraph.model.durations import Duration, TimeZone
 from idgraph.model.index import Segment
 
@@ -19,6 +19,11 @@ Clock = Annotated[str, Field(pattern=r"^([01][0-9]|2[0-3]):[0-5][0-9]$")]
 Outcome = Literal["fired", "held", "waiting", "suppressed", "failed"]
 """Outcomes of a crossing: its message was taken; waits for the end of quiet hours; waits for the receiver; is not sent; was not taken in
 time."""
+
+
+def topic_receiver(topic: str) -> str:
+    """The name under which messages for a topic wait. No webhook has it."""
+    return f"topic.{topic.replace('/', '.')}"
 
 
 class When(FrozenDocument):
@@ -91,7 +96,7 @@ class QuietHours(FrozenDocument):
 
 
 class TriggerDefinition(Definition):
-    """A message to a webhook about each person who enters or leaves a segment, or begins or ceases to meet a search."""
+    """A message to a webhook or a topic about each person who enters or leaves a segment, or begins or ceases to meet a search."""
 
     when: When
     expires: Duration | None = Field(
@@ -105,9 +110,33 @@ class TriggerDefinition(Definition):
     view: str | None = Field(
         default=None, pattern=NAME_PATTERN, description="Whose attributes the message has. Default: none."
     )
-    webhook: str = Field(
-        pattern=WEBHOOK_PATTERN, description="Name of one of `[[profiles.webhooks]]` of the configuration."
+    webhook: str | None = Field(
+        default=None,
+        pattern=WEBHOOK_PATTERN,
+        description="Name of one of `[[profiles.webhooks]]` of the configuration.",
     )
+    topic: str | None = Field(
+        default=None,
+        pattern=TOPIC_PATTERN,
+        description="Or the topic of one of `[[profiles.topics]]`.",
+        exclude_if=lambda topic: topic is None,
+    )
+
+    @model_validator(mode="after")
+    def _one_receiver(self) -> Self:
+        if (self.webhook is None) == (self.topic is None):
+            raise ValueError("give one of `webhook` and `topic`")
+        return self
+
+    @property
+    def receiver(self) -> str:
+        """The name under which messages wait."""
+        return self.webhook or topic_receiver(self.topic or "")
+
+    @property
+    def receiver_text(self) -> str:
+        """The receiver in a sentence."""
+        return f"topic {self.topic}" if self.webhook is None else f"webhook {self.webhook}"
 
     @property
     def segment(self) -> str:

@@ -61,10 +61,10 @@ class Decisions:
         own = self._sent_to(trigger.name, profile)
         if own["last"].get(crossing.segment, 0) >= crossing.number:
             return
-        clearance = self._clearances.get(trigger.webhook)
+        clearance = self._clearances.get(trigger.receiver)
         person, occurrence = None, Occurrence(profile, crossing.number, crossing.at_ms, crossing.at_ms)
         if clearance is None:
-            occurrence = occurrence._replace(refused=f"no webhook {trigger.webhook} is configured")
+            occurrence = occurrence._replace(refused=f"no {trigger.receiver_text} is configured")
         else:
             reader = reader_as(self._service, clearance)
             try:
@@ -91,7 +91,7 @@ class Decisions:
         own["last"][crossing.segment] = crossing.number
         if decision.outcome != "suppressed":
             own["sent"][decision.id] = crossing.at_ms
-            self._ledger.wait(Message(trigger.webhook, decision.due_ms, line))
+            self._ledger.wait(Message(trigger.receiver, decision.due_ms, line))
         self._changed.add((trigger.name, profile))
         yield line
 
@@ -105,7 +105,7 @@ class Decisions:
     ) -> Occurrence:
         segment = reader.segments(has_nameless=True).get(crossing.segment)
         if segment is None:
-            return occurrence._replace(refused="the webhook's clearance does not see the segment")
+            return occurrence._replace(refused="the receiver's clearance does not see the segment")
         if person is None:
             return occurrence._replace(refused="gone")
         if crossing.cause:

@@ -1,4 +1,4 @@
-"""Triggers: crossings of segments become messages to webhooks, each at most once under its id, within limits.
+"""Triggers: crossings of segments become messages to webhooks and topics, each at most once under its id, within limits.
 
 A thread follows the ledger of the store, decides on each crossing (`transforms.behaviour.triggers`), and sends what is due.
 One process does; others wait for its lease. A receiver that takes nothing keeps no other from its messages.
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 PAGE = 200
 SENT_AT_ONCE = 100
-"""Messages of one webhook before it is looked for new crossings, and the next webhook has its turn."""
+"""Messages to one receiver before it is looked for new crossings, and the next receiver has its turn."""
 RETRY = Backoff(base=1.0, cap=300.0, least=0.5)
 
 
@@ -42,18 +42,18 @@ class Triggers:
     """A thread for all triggers. A context manager."""
 
     def __init__(
-        self, service: ProfileService, webhooks: Sequence[Webhook], documents: SharedDocuments
+        self, service: ProfileService, receivers: Sequence[Webhook], documents: SharedDocuments
     ) -> None:
         self._service = service
-        self._webhooks = {each.name: each for each in webhooks}
-        self._clearances = {each.name: each.clearance for each in webhooks}
+        self._receivers = {each.name: each for each in receivers}
+        self._clearances = {each.name: each.clearance for each in receivers}
         self._documents = documents
         self._leases = ExitStack()
         self._lease: HeldLease | None = None
         self._ledger = TriggerLedger(documents)
         self._outage = Outage("triggers")
         self._next: dict[str, tuple[float, int]] = {}
-        """By webhook that took nothing: when it is tried again, and how often it was."""
+        """By receiver that took nothing: when it is tried again, and how often it was."""
         self._told: set[str] = set()
         """Ids of messages whose refusal is in the ledger."""
         self._oldest_ms: int | None = None
@@ -134,28 +134,28 @@ class Triggers:
             if self.repeating.stop.is_set() or message.due_ms > now:
                 continue
             lease.require()
-            until, failures = self._next.get(message.webhook, (0.0, 0))
+            until, failures = self._next.get(message.receiver, (0.0, 0))
             trigger = triggers.get(message.line.trigger)
             if trigger is None:
                 self._end(message, "failed", "the trigger is retired")
             elif is_expired(trigger, message.due_ms, now):
                 self._end(message, "failed", "the receiver did not take it in time")
-            elif time.monotonic() >= until and taken[message.webhook] < SENT_AT_ONCE:
-                taken[message.webhook] += 1
+            elif time.monotonic() >= until and taken[message.receiver] < SENT_AT_ONCE:
+                taken[message.receiver] += 1
                 refused = self._deliver(message, trigger)
                 if refused is None:
-                    self._next.pop(message.webhook, None)
+                    self._next.pop(message.receiver, None)
                 else:
-                    self._next[message.webhook] = time.monotonic() + RETRY.pause(failures), failures + 1
+                    self._next[message.receiver] = time.monotonic() + RETRY.pause(failures), failures + 1
                     self._note_refusal(message, refused)
-            if message.webhook in self._next:
+            if message.receiver in self._next:
                 self._oldest_ms = min(self._oldest_ms or message.due_ms, message.due_ms)
 
     def _deliver(self, message: Message, trigger: TriggerDocument) -> str | None:
-        webhook = self._webhooks.get(message.webhook)
-        if webhook is None:
-            return f"no webhook {message.webhook} is configured"
-        reader = reader_as(self._service, webhook.clearance)
+        receiver = self._receivers.get(message.receiver)
+        if receiver is None:
+            return f"no {trigger.receiver_text} is configured"
+        reader = reader_as(self._service, receiver.clearance)
         try:
             person = person_of(self._service, reader, message.line.profile)
             document = person and _payload(self._service, reader, trigger, message.line, person)
@@ -164,7 +164,7 @@ class Triggers:
         if person is None or document is None:
             self._end(message, "suppressed", "gone" if person is None else "no consent")
             return None
-        refused = webhook.sender.send([Delivery(message.line.id, reader.shown_name(person.id), document)])
+        refused = receiver.sender.send([Delivery(message.line.id, reader.shown_name(person.id), document)])
         if refused is None:
             self._end(message, "fired", "")
         return refused

@@ -1,4 +1,5 @@
-"""The feed of changes as a topic: records of JSON, keyed by the profile's id, so that those of one profile stay in order."""
+"""The feed of changes, or messages of triggers, as a topic: records of JSON, keyed by the profile's id, so that those of one
+profile stay in order."""
 
 from __future__ import annotations
 
@@ -20,18 +21,21 @@ class TopicSender:
     at_once = 100
 
     def __init__(self, opened: Callable[[], KafkaPublisher | PulsarPublisher], topic: str) -> None:
-        """Raises ConfigError."""
         self._opened = opened
         self._topic = topic
-        self._publisher: KafkaPublisher | PulsarPublisher | None = opened()
+        self._publisher: KafkaPublisher | PulsarPublisher | None = None
+
+    def open(self) -> None:
+        """Open the producer, before anything is sent. Raises ConfigError."""
+        self._publisher = self._opened()
 
     def send(self, deliveries: Sequence[Delivery]) -> str | None:
-        """Write all, durable as far as the topic's replicas are; why not all were written. An id is a member of its record."""
+        """Write all, durable as far as the topic's replicas are; why not all were written. An id is a member of its record, and the header `id`."""
         try:
             if self._publisher is None:
                 self._publisher = self._opened()
             records = [
-                (each.profile.encode(), canonical.encode({"id": each.id, **each.document}))
+                (each.profile.encode(), canonical.encode({"id": each.id, **each.document}), {"id": each.id})
                 for each in deliveries
             ]
             self._publisher.publish(self._topic, records)

@@ -12,8 +12,8 @@ DELIVERY_SECONDS = 60.0
 """The time for which a record is sent again, after which it counts as not published."""
 ANSWER_SECONDS = 15.0
 """The wait for the cluster's first answer."""
-Record = tuple[bytes | None, bytes]
-"""Key and payload."""
+Record = tuple[bytes | None, bytes] | tuple[bytes | None, bytes, dict[str, str]]
+"""Key, payload, and headers if it has any."""
 
 
 class KafkaPublisher:
@@ -62,9 +62,9 @@ class KafkaPublisher:
         if not self._given:
             self._require_answer(topic)
         refused = ""
-        for key, payload in records:
+        for key, payload, *headers in records:
             self._given += 1
-            if not self._give(topic, key, payload):
+            if not self._give(topic, key, payload, *headers):
                 refused = f" with line {self._given:,} of what was given, {len(payload):,} bytes"
             if self._failures:
                 break
@@ -83,11 +83,13 @@ class KafkaPublisher:
                 f"Kafka at {self._servers} does not answer ({error.args[0].name()})", 0
             ) from None
 
-    def _give(self, topic: str, key: bytes | None, payload: bytes) -> bool:
+    def _give(
+        self, topic: str, key: bytes | None, payload: bytes, headers: dict[str, str] | None = None
+    ) -> bool:
         """Whether the client takes it, which it does not of one that is too large."""
         while True:
             try:
-                self._producer.produce(topic, payload, key, on_delivery=self._delivered)
+                self._producer.produce(topic, payload, key, on_delivery=self._delivered, headers=headers)
             except BufferError:
                 self._producer.poll(0.1)
             except KafkaException as error:

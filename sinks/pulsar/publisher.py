@@ -14,6 +14,9 @@ from sinks.pulsar.ranges import connected
 SEND_MILLISECONDS = 60_000
 """The time for which a message is sent again, after which it counts as not published."""
 
+Record = tuple[bytes | None, bytes] | tuple[bytes | None, bytes, dict[str, str]]
+"""Key, payload, and headers if it has any."""
+
 
 class PulsarPublisher:
     """Publishes records to topics of one cluster. A context manager; not safe for several threads. A message whose answer was
@@ -34,15 +37,20 @@ class PulsarPublisher:
         # Without waiting: messages on their way after an error are given up.
         self._client.shutdown()
 
-    def publish(self, topic: str, records: Iterable[tuple[bytes | None, bytes]]) -> int:
-        """Write records to a topic, those of one key in order; durable when it returns. Gives how many. A key is UTF-8. Raises
-        PublishError that says how many were written."""
+    def publish(self, topic: str, records: Iterable[Record]) -> int:
+        """Write records to a topic, those of one key in order; durable when it returns. Gives how many. A key is UTF-8, headers
+        become properties. Raises PublishError that says how many were written."""
         self._failures.clear()
         self._written = 0
         try:
             producer = self._producer(topic)
-            for key, payload in records:
-                producer.send_async(payload, self._delivered, partition_key=key.decode() if key else None)
+            for key, payload, *headers in records:
+                producer.send_async(
+                    payload,
+                    self._delivered,
+                    headers[0] if headers else None,
+                    partition_key=key.decode() if key else None,
+                )
                 if self._failures:
                     break
             producer.flush()

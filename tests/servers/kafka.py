@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 
 from tests.servers.requirement import required
 from tests.support.kafka import Broker, kafka
@@ -73,6 +74,10 @@ class Kafka:
 
     def records(self, topic: str, partitions: int = 2) -> list[tuple[bytes, bytes]]:
         """Key and value of all that is there now, by partition, in order."""
+        return [(each.key(), each.value()) for each in self.messages(topic, partitions)]
+
+    def messages(self, topic: str, partitions: int = 2) -> list[Any]:
+        """The same as messages of confluent-kafka."""
         from confluent_kafka import Consumer, KafkaException, TopicPartition
 
         found = []
@@ -95,7 +100,7 @@ class Kafka:
                     message = client.poll(10)
                     assert message is not None
                     assert message.error() is None
-                    found.append((message.key(), message.value()))
+                    found.append(message)
         finally:
             client.close()
         return found

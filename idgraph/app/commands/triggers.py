@@ -11,7 +11,7 @@ from idgraph.app.commands.context import Json, settings_of
 from idgraph.app.terminal import print_json, print_table
 
 commands = typer.Typer(
-    no_args_is_help=True, help="Messages to webhooks about who enters and leaves segments."
+    no_args_is_help=True, help="Messages to webhooks and topics about who enters and leaves segments."
 )
 
 
@@ -31,13 +31,13 @@ def list_triggers(context: typer.Context, as_json: Json = False) -> None:
         [
             each.name,
             f"{each.when.change} {each.when.segment or each.when.q}",
-            each.webhook,
+            each.webhook or f"topic {each.topic}",
             str(each.version),
             each.status,
         ]
         for each in triggers
     ]
-    print_table(["name", "when", "webhook", "version", "status"], rows)
+    print_table(["name", "when", "receiver", "version", "status"], rows)
 
 
 @commands.command()

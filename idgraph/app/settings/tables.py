@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
 
 from idgraph.model.callers import Scope
-from idgraph.model.documents import SettingsTable
+from idgraph.model.documents import TOPIC_PATTERN, SettingsTable
 from idgraph.model.kafka import KafkaSettings, KafkaSource
 from idgraph.model.pulsar import PulsarSource
 from idgraph.model.sources import FileSource
@@ -93,15 +93,18 @@ class WebhookSettings(SettingsTable):
 
 
 class TopicSettings(SettingsTable):
-    """A topic of the cluster of `[kafka]` or `[pulsar]` that gets the feed of changes."""
+    """A topic of the cluster of `[kafka]` or `[pulsar]` that gets the feed of changes, or the messages of triggers."""
 
     topic: str = Field(
-        pattern=r"^[A-Za-z0-9][A-Za-z0-9._\-/]{0,248}$",
+        pattern=TOPIC_PATTERN,
         description="Its name; in Pulsar `TENANT/NAMESPACE/TOPIC`.",
     )
     cluster: Literal["kafka", "pulsar"] = Field(default="kafka", description="The cluster that has it.")
     segment: str | None = Field(
         default=None, min_length=1, description="Only what the feed says of it. Default: all."
+    )
+    changes: bool = Field(
+        default=True, description="Whether it gets the feed. Without, it gets the messages of triggers alone."
     )
     clearance: int = Field(default=0, ge=0, le=100, description="As whom it sees segments and ids.")
 

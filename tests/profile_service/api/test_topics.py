@@ -1,4 +1,5 @@
-"""The feed of changes in a topic of Kafka: all that a clearance sees, in order, again after an outage, nothing twice at rest."""
+"""The feed of changes in a topic of Kafka: all that a clearance sees, in order, again after an outage, nothing twice at rest.
+And messages of triggers."""
 
 from __future__ import annotations
 
@@ -13,9 +14,13 @@ import pytest
 
 from idgraph.model.backoff import Backoff
 from idgraph.model.queries import Exists
+from idgraph.model.triggers import TriggerDocument, topic_receiver
+from profile_service.api.triggers import Triggers
 from profile_service.api.webhooks import Webhook, Webhooks
+from profile_service.trigger_ledger import Message, TriggerLedger
 from sinks.document_folder import DocumentFolder
-from tests.profile_service.api.conftest import Served, caller, identified, served_here
+from sinks.kafka.feed import TopicSender
+from tests.profile_service.api.conftest import Served, caller, identified, published, served_here
 from tests.profile_service.api.test_segments import segment, with_segments
 from tests.retail import Pipeline, attribute
 from tests.servers.kafka import Kafka, running_kafka
@@ -24,7 +29,7 @@ from tests.support.patience import eventually
 pytestmark = pytest.mark.long
 
 
-TOPIC = "idgraph.changes"
+TOPIC, MESSAGES = "idgraph.changes", "idgraph.messages"
 
 
 @pytest.fixture(scope="module")
@@ -50,13 +55,16 @@ def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]:
         yield service
 
 
-@contextmanager
-def feeding(served: Served, broker: Kafka) -> Iterator[None]:
-    from sinks.kafka.feed import TopicSender
+def topic_sender(broker: Kafka, topic: str) -> TopicSender:
     from sinks.kafka.publisher import KafkaPublisher
 
     options = {"delivery.timeout.ms": "2000", "request.timeout.ms": "1000", "linger.ms": "5"}
-    sender = TopicSender(partial(KafkaPublisher, broker.bootstrap_servers, options), TOPIC)
+    return TopicSender(partial(KafkaPublisher, broker.bootstrap_servers, options), topic)
+
+
+@contextmanager
+def feeding(served: Served, broker: Kafka) -> Iterator[None]:
+    sender = topic_sender(broker, TOPIC)
     hook = Webhook(TOPIC, None, 0, sender, "topic")
     with Webhooks(served.service, [hook], DocumentFolder(served.pipeline.folder)):
         yield
@@ -96,3 +104,33 @@ def test_a_topic_has_all_changes_that_its_clearance_sees(served: Served, broker:
     assert {each.get("segment") for each in feed} == {"everybody", "secret"}
     assert "secret" not in json.dumps(found)
     assert "example.com" not in json.dumps(found)
+
+
+def test_messages_of_a_trigger_come_again_under_their_id(
+    served: Served, broker: Kafka, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("LEASED_SECONDS", "POLL_SECONDS"):
+        monkeypatch.setattr(f"profile_service.api.triggers.{name}", 0.01)
+    monkeypatch.setattr("profile_service.api.triggers.RETRY", Backoff(base=0.01, cap=0.01))
+    broker.create(MESSAGES)
+    stated = {"when": {"segment": "everybody"}, "topic": MESSAGES, "expires": None}
+    trigger = TriggerDocument.model_validate({"name": "welcome", "version": 1, **stated})
+    documents = DocumentFolder(served.pipeline.folder)
+    sender = topic_sender(broker, MESSAGES)
+    receivers = [Webhook(topic_receiver(MESSAGES), None, 0, sender)]
+    with published(served, served.pipeline.snapshot.model_copy(update={"triggers": (trigger,)})):
+        with Triggers(served.service, receivers, documents):
+            eventually(lambda: documents.read("triggers/place.json"))
+            served.pipeline.process([identified("e", "e@example.com")])
+            eventually(lambda: broker.messages(MESSAGES))
+        # As after a crash behind the send: the message is still there.
+        ledger = TriggerLedger(documents)
+        (fired,) = ledger.lines("welcome", 10)
+        ledger.wait(Message(trigger.receiver, fired.at_ms, fired._replace(outcome="waiting")))
+        with Triggers(served.service, receivers, documents):
+            eventually(lambda: len(broker.messages(MESSAGES)) == 2)
+    sender.close()
+    assert {
+        (each.key(), tuple(each.headers()), json.loads(each.value())["id"])
+        for each in broker.messages(MESSAGES)
+    } == {(b"user_id:e", (("id", fired.id.encode()),), fired.id)}
