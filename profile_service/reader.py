@@ -21,13 +21,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from idgraph.model import canonical, paths
 from idgraph.model.attributes import Catalogue, DataType, ReconciliationPolicy
 from idgraph.model.behaviour import DERIVED, ActivityDocument, DerivedDocument
-from idgraph.model.durations import TimeForm
+from idgraph.model.durations import TimeForm, anniversary_days
 from idgraph.model.errors import DamagedStateError, KeyProviderError, QueryError, SealError, SpecLimitError
 from idgraph.model.fragments import Kind, Origin, Register
 from idgraph.model.identifiers import Identifier
 from idgraph.model.index import FacetCount, IndexDocument, ProfileIndex, SearchPage, Segment
 from idgraph.model.queries import (
     All,
+    Anniversary,
     AnyOf,
     Clause,
     Condition,
@@ -38,10 +39,9 @@ from idgraph.model.queries import (
     Prefix,
     Query,
     Range,
-    Relative,
     Term,
     absolute,
-    absolute_clause,
+    absolute_condition,
     leaves,
     rewritten,
 )
@@ -610,12 +610,14 @@ class ProfileReader:
         policy = self._attributes.policy(path)
         if not policy.is_protected:
             clause = clause._replace(path=path)
-            times = self._attributes.times
-            return absolute_clause(clause, now_ms, times) if isinstance(clause, Relative) else clause
+            return absolute_condition(clause, now_ms, self._attributes.times)
         if not policy.is_searchable:
             raise QueryError(f"{clause.path} is protected and cannot be searched")
         if isinstance(clause, Exists):
             return Exists(path)
+        if isinstance(clause, Anniversary):
+            days = (Term(path, day) for day in anniversary_days(str(clause.value), now_ms))
+            return AnyOf(tuple(self._rewrite_clause(each, places, now_ms) for each in days))
         if not isinstance(clause, Term):
             # The index holds tokens there: their order and their beginnings mean nothing.
             raise QueryError(

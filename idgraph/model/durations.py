@@ -98,11 +98,14 @@ class RelativeMoment(NamedTuple):
         """In epoch milliseconds, as of a moment in epoch milliseconds."""
         if self.base == "now":
             return now_ms + self.number * _UNITS_MS.get(self.unit, 0)
-        zone = self.time_zone
-        day = (_EPOCH + now_ms * _MS).astimezone(zone).date()
-        return _begin(_moved(day, self.number, self.unit), zone) + (
+        return _begin(self.day(now_ms), self.time_zone) + (
             self.number * _UNITS_MS[self.unit] if self.unit in ("s", "m", "h") else 0
         )
+
+    def day(self, now_ms: int) -> date:
+        """The day in the time zone, as of a moment, moved by days, weeks, months or years."""
+        today = (_EPOCH + now_ms * _MS).astimezone(self.time_zone).date()
+        return _moved(today, self.number, self.unit)
 
 
 @lru_cache(maxsize=1000)
@@ -137,6 +140,56 @@ def required_moment(text: str) -> RelativeMoment:
     if found is None:
         raise ValueError(f"{text!r} is no moment, such as now-30d, today or today-18y@Europe/Berlin")
     return found
+
+
+ANNIVERSARY_YEARS = 150
+_LEAP = (2, 29)
+
+
+def anniversary(text: str) -> RelativeMoment:
+    """The day of an anniversary. Raises ValueError for a text that is not `today`, moved by days or weeks or not at all."""
+    found = required_moment(text)
+    if found.base != "today" or found.unit not in _DAYS:
+        raise ValueError("an anniversary is moved by days or weeks, as in anniversary+7d")
+    return found
+
+
+def anniversary_days(text: str, now_ms: int) -> list[str]:
+    """The days whose anniversary is on a day, as of a moment: that one and those of `ANNIVERSARY_YEARS` before."""
+    return _same_days(anniversary(text).day(now_ms))
+
+
+@lru_cache(maxsize=100)
+def _same_days(day: date) -> list[str]:
+    same = {(day.month, day.day)} | ({_LEAP} if _in_year(date(4, *_LEAP), day.year) == day else set())
+    return [
+        date(year, *each).isoformat()
+        for year in range(max(day.year - ANNIVERSARY_YEARS, 1), day.year + 1)
+        for each in sorted(same)
+        if each != _LEAP or calendar.isleap(year)
+    ]
+
+
+def anniversary_changes_at(text: str, value: str, now_ms: int) -> int | None:
+    """The least moment after now at which an anniversary of a day begins or ends; None for a text that is no day, and for never."""
+    found = anniversary(text)
+    day = found.day(now_ms)
+    try:
+        first = date.fromisoformat(value)
+    except ValueError:
+        return None
+    begins = [
+        _in_year(first, year)
+        for year in (day.year, day.year + 1, first.year)
+        if 0 <= year - first.year <= ANNIVERSARY_YEARS
+    ]
+    later = [each for begin in begins for each in (begin, begin + _DAY) if each > day]
+    return _begin(_moved(min(later), -found.number, found.unit), found.time_zone) if later else None
+
+
+def _in_year(day: date, year: int) -> date:
+    """The anniversary in a year: of the 29th of February the 28th, where there is no 29th."""
+    return day.replace(year=year, day=min(day.day, calendar.monthrange(year, day.month)[1]))
 
 
 Bound = tuple[str | int, bool]

@@ -6,6 +6,7 @@ The JSON form of a condition is an object with one member that names it:
     {"prefix": {"path": "identity.userId", "prefix": "44"}}
     {"range": {"path": "demographics.age", "lower": 30, "include_lower": true}}
     {"moment": {"path": "activity.lastSeenAt", "upper": "now-30d", "include_upper": false}}
+    {"anniversary": {"path": "demographics.birthday", "value": "today+7d"}}
     {"words": {"words": "guitar lessons", "path": "activity.search.query", "is_prefix": false}}
     {"exists": {"path": "identity.email"}}
     {"all": [...]}, {"any": [...]}, {"not": {...}}
@@ -19,7 +20,15 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from idgraph.model.durations import TimeForm, lower_bound, moment, required_moment, upper_bound
+from idgraph.model.durations import (
+    TimeForm,
+    anniversary,
+    anniversary_days,
+    lower_bound,
+    moment,
+    required_moment,
+    upper_bound,
+)
 from idgraph.model.errors import QueryError
 
 Scalar = str | int | float | bool
@@ -53,6 +62,13 @@ class Range(NamedTuple):
 class Relative(Range):
     """The attribute is a time between bounds that follow the clock (`idgraph.model.durations`). No index takes it: `absolute`
     makes a plain range of it once the query is asked."""
+
+    __slots__ = ()
+
+
+class Anniversary(Term):
+    """The attribute is a text such as `1990-11-29`, whose anniversary is on the day of `value`, which follows the clock: `today`,
+    moved by days or weeks. No index takes it: `absolute` makes plain days of it."""
 
     __slots__ = ()
 
@@ -166,19 +182,24 @@ def rewritten(query: Query, rewrite: Callable[[Clause], Condition]) -> Query:
 
 def is_relative(query: Query) -> bool:
     """Whether its answer follows the clock."""
-    return any(isinstance(each, Relative) for each in leaves(query))
+    return any(isinstance(each, Relative | Anniversary) for each in leaves(query))
 
 
 def absolute(query: Query, now_ms: int, times: Mapping[str, TimeForm]) -> Query:
     """The query as of a moment in epoch milliseconds: with plain ranges. `times` are the forms of attributes that are times;
     others are compared as epoch milliseconds."""
-    if not is_relative(query):
-        return query
+    return (
+        rewritten(query, lambda each: absolute_condition(each, now_ms, times))
+        if is_relative(query)
+        else query
+    )
 
-    def made(clause: Clause) -> Condition:
-        return absolute_clause(clause, now_ms, times) if isinstance(clause, Relative) else clause
 
-    return rewritten(query, made)
+def absolute_condition(clause: Clause, now_ms: int, times: Mapping[str, TimeForm]) -> Condition:
+    """The condition of one clause that an index takes."""
+    if isinstance(clause, Anniversary):
+        return AnyOf(tuple(Term(clause.path, day) for day in anniversary_days(str(clause.value), now_ms)))
+    return absolute_clause(clause, now_ms, times) if isinstance(clause, Relative) else clause
 
 
 def absolute_clause(clause: Relative, now_ms: int, times: Mapping[str, TimeForm]) -> Range:
@@ -199,6 +220,8 @@ def in_time_zone(query: Query, zone: str) -> Query:
         return query
 
     def placed(clause: Clause) -> Condition:
+        if isinstance(clause, Anniversary):
+            return clause._replace(value=str(in_zone(str(clause.value))))
         if not isinstance(clause, Relative):
             return clause
         return clause._replace(lower=in_zone(clause.lower), upper=in_zone(clause.upper))
@@ -215,6 +238,7 @@ _NAMES: dict[str, type[Clause]] = {
     "prefix": Prefix,
     "range": Range,
     "moment": Relative,
+    "anniversary": Anniversary,
     "words": FullText,
     "exists": Exists,
 }
@@ -301,11 +325,12 @@ def _clause(kind: type[Clause], content: Any, place: str) -> Clause:
             raise QueryError(f"query{place}/{name}: a {type(given).__name__} cannot stand here")
     if content.get("edits", 0) not in range(MOST_EDITS + 1):
         raise QueryError(f"query{place}/edits: at most {MOST_EDITS}")
-    if kind is Relative:
-        for name in ("lower", "upper"):
+    if kind in (Relative, Anniversary):
+        read = anniversary if kind is Anniversary else required_moment
+        for name in ("lower", "upper", "value"):
             try:
                 if content.get(name) is not None:
-                    required_moment(str(content[name]))
+                    read(str(content[name]))
             except ValueError as error:
                 raise QueryError(f"query{place}/{name}: {error}") from None
     return kind(**content)

@@ -9,10 +9,12 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 
+from idgraph.model.durations import ANNIVERSARY_YEARS
 from idgraph.model.errors import QueryCostError
 from idgraph.model.queries import (
     UNSPACED,
     All,
+    Anniversary,
     AnyOf,
     Condition,
     Exists,
@@ -88,6 +90,8 @@ def _parts(condition: Condition, places: int) -> Iterator[tuple[str, int]]:
                 yield "mistyped words (`edits`)", MISTYPED[edits] * found * each_word
             else:
                 yield "words", LOOKED_UP * max(1, found) * each_word
+        case Anniversary():
+            yield "anniversaries", LOOKED_UP * ANNIVERSARY_YEARS
         case Term():
             yield "values", LOOKED_UP
         case Exists():

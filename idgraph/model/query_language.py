@@ -6,6 +6,7 @@ identity.userId=44*            begins with ("44"* where the beginning has to be 
 identity.email=*               the attribute has a value
 activity.lastSeenAt<now-30d    a moment: `now` or `today`, moved by `s m h d w`, `today` also by months `M` and years `y`
 demographics.birthday=today    within the day; `today@Europe/Berlin` in a time zone. "today" in quotes is the word
+demographics.birthday=anniversary  of an attribute with the `time` `date`: today is an anniversary; `anniversary+7d`: in a week
 demographics.age >= 30         also > <= <, and all of them without blanks; after a colon a blank too
 guitar                         the word is anywhere in the indexed text; `guit*` as above
 "labels.cost centre"=7         quotes for a path with blanks or operators; a quote in it is written twice
@@ -25,10 +26,11 @@ from itertools import islice
 
 from idgraph.model import canonical, paths
 from idgraph.model.attributes import DataType
-from idgraph.model.durations import TimeForm, is_moment, required_moment
+from idgraph.model.durations import TimeForm, anniversary, is_moment, required_moment
 from idgraph.model.errors import QueryError
 from idgraph.model.queries import (
     All,
+    Anniversary,
     AnyOf,
     Clause,
     Condition,
@@ -219,6 +221,12 @@ def _clause(
     if operator == "=" and value.endswith("*") and not _is_quoted(value):
         return Prefix(path, _beginning(text, value[:-1]))
     declared = type_of(path) or _type_within_array(path, type_of)
+    if operator == "=" and value.startswith("anniversary") and time_of(path) == "date":
+        day = f"today{value.removeprefix('anniversary')}"
+        try:
+            return Anniversary(path, str(anniversary(day)))
+        except ValueError as error:
+            raise QueryError(f"{text!r}: {error}") from None
     is_word = declared in _WITHOUT_TIME and time_of(path) is None
     if is_moment(value) and not is_word and (operator != "=" or value.startswith("today")):
         return _relative(text, path, operator, value)
@@ -449,7 +457,7 @@ def _of_another_type(clause: Clause, declared: DataType) -> str | None:
         return None
     if isinstance(clause, Prefix | FullText):
         return None if declared is DataType.STRING else "it has no text to search"
-    if isinstance(clause, Relative) and declared is not DataType.BOOLEAN:
+    if isinstance(clause, Relative | Anniversary) and declared is not DataType.BOOLEAN:
         return None
     given = [clause.value] if isinstance(clause, Term) else [clause.lower, clause.upper]
     for value in given:

@@ -10,10 +10,25 @@ from itertools import chain, islice
 from typing import Any, NamedTuple
 
 from idgraph.model import canonical
-from idgraph.model.durations import TimeForm
+from idgraph.model.durations import TimeForm, anniversary_changes_at, anniversary_days
 from idgraph.model.index import IndexDocument, IndexRules, ProfileIndex
 from idgraph.model.ledger import CHANGES, Cause, Crossing
-from idgraph.model.queries import Query, Relative, Scalar, absolute, absolute_clause, is_relative, leaves
+from idgraph.model.queries import (
+    Anniversary,
+    AnyOf,
+    Clause,
+    Condition,
+    Query,
+    Relative,
+    Scalar,
+    Term,
+    absolute,
+    absolute_clause,
+    absolute_condition,
+    is_relative,
+    leaves,
+    rewritten,
+)
 from idgraph.model.store import ProfileStore
 from idgraph.model.timelines import DAY_MS, DueEntry
 from idgraph.projection.behaviour import Behaviour, behaviour_at
@@ -30,7 +45,8 @@ FURTHEST_MS = 200 * 366 * DAY_MS
 """A change that is further away is none."""
 
 MOST_PASSED = 100
-"""So many bounds that pass a value and change nothing are looked past; then the moment of the next is returned."""
+"""So many bounds that pass a value and change nothing are looked past; then the moment of the next is returned. Where a query asks
+for an anniversary, which comes again each year, it is the next but one."""
 
 
 def segments_mark(rules: IndexRules) -> str:
@@ -214,20 +230,33 @@ def changes_at(
     clauses = [
         (each, values)
         for each in leaves(query)
-        if isinstance(each, Relative) and (values := _values(document, each.path))
+        if isinstance(each, Relative | Anniversary) and (values := _values(document, each.path))
     ]
     if not clauses:
         return None
-    is_inside = matches(document, absolute(query, now_ms, times))
+
+    def as_of(at: int) -> Query:
+        return rewritten(query, lambda each: _as_of(each, document, at, times))
+
+    is_inside = matches(document, as_of(now_ms))
     at = now_ms
-    for _ in range(MOST_PASSED):
+    comes_again = any(isinstance(each, Anniversary) for each, _ in clauses)
+    for _ in range(2 if comes_again else MOST_PASSED):
         passing = [next_ for each, values in clauses for next_ in _passing(each, values, at, times)]
         if not passing:
             return None
         at = min(passing)
-        if matches(document, absolute(query, at, times)) is not is_inside:
+        if matches(document, as_of(at)) is not is_inside:
             return at
     return at
+
+
+def _as_of(clause: Clause, document: IndexDocument, at: int, times: Mapping[str, TimeForm]) -> Condition:
+    """`absolute_condition` for this document: of the days with an anniversary only those that it has."""
+    if not isinstance(clause, Anniversary):
+        return absolute_condition(clause, at, times)
+    days, path = anniversary_days(str(clause.value), at), clause.path
+    return AnyOf(tuple(Term(path, each) for each in _values(document, path) if each in days))
 
 
 def _values(document: IndexDocument, path: str) -> list[Scalar]:
@@ -236,9 +265,14 @@ def _values(document: IndexDocument, path: str) -> list[Scalar]:
 
 
 def _passing(
-    clause: Relative, values: list[Scalar], now_ms: int, times: Mapping[str, TimeForm]
+    clause: Relative | Anniversary, values: list[Scalar], now_ms: int, times: Mapping[str, TimeForm]
 ) -> Iterator[int]:
-    """For each value and bound, the least moment after now at which the bound, which only grows, passes the value."""
+    """For each value and bound, the least moment after now at which the bound, which only grows, passes the value; and at which an
+    anniversary begins or ends."""
+    if isinstance(clause, Anniversary):
+        found = (anniversary_changes_at(str(clause.value), str(each), now_ms) for each in values)
+        yield from (each for each in found if each is not None)
+        return
     kind = (int, float) if times.get(clause.path, "milliseconds") == "milliseconds" else str
     for value in values:
         if not isinstance(value, kind) or isinstance(value, bool):

@@ -10,7 +10,17 @@ import pytest
 from idgraph.model.attributes import DataType
 from idgraph.model.durations import TimeForm, moment
 from idgraph.model.errors import QueryError
-from idgraph.model.queries import Query, Range, Relative, Term, absolute, from_json, in_time_zone, to_json
+from idgraph.model.queries import (
+    AnyOf,
+    Query,
+    Range,
+    Relative,
+    Term,
+    absolute,
+    from_json,
+    in_time_zone,
+    to_json,
+)
 from idgraph.model.query_language import parse_query
 
 TYPES = {"text": DataType.STRING, "day": DataType.STRING, "truth": DataType.BOOLEAN, "seen": DataType.INTEGER}
@@ -47,6 +57,51 @@ def test_a_moment_as_of_now(text: str, expected: str) -> None:
     assert found is not None
     assert found.at(NOW) == ms(expected)
     assert str(found) == text
+
+
+@pytest.mark.parametrize(
+    ("birthday", "today", "is_one"),
+    [
+        ("1990-03-31", "2026-03-31", True),
+        ("1990-03-30", "2026-03-31", False),
+        ("2026-03-31", "2026-03-31", True),
+        ("2027-03-31", "2026-03-31", False),
+        ("1876-03-31", "2026-03-31", True),
+        ("1875-03-31", "2026-03-31", False),
+        ("2004-02-29", "2026-02-28", True),
+        ("2004-02-29", "2026-03-01", False),
+        ("2004-02-28", "2026-02-28", True),
+        ("2004-02-29", "2028-02-28", False),
+        ("2004-02-29", "2028-02-29", True),
+        ("2003-02-28", "2028-02-28", True),
+        ("2003-02-28", "2028-02-29", False),
+    ],
+)
+def test_an_anniversary(birthday: str, today: str, is_one: bool) -> None:
+    for text, shift in (("anniversary", 0), ("anniversary+1w", 7), ("anniversary-3d@Asia/Tokyo", -3)):
+        query = parse_query([f"day={text}"], TYPES.get, TIMES.get)
+        assert from_json(to_json(query)) == query
+        now = ms(f"{today}T12:00+00:00") - shift * 86_400_000
+        (found,) = absolute(query, now, TIMES).clauses
+        assert isinstance(found, AnyOf)
+        assert (Term("day", birthday) in found.conditions) is is_one
+        assert len(found.conditions) == len(set(found.conditions))
+
+
+def test_an_anniversary_follows_the_time_zone_of_who_asks() -> None:
+    query = in_time_zone(parse_query(["day=anniversary"], TYPES.get, TIMES.get), "Asia/Tokyo")
+    (found,) = absolute(query, ms("2026-03-31T16:00+00:00"), TIMES).clauses
+    assert isinstance(found, AnyOf)
+    assert Term("day", "1990-04-01") in found.conditions
+
+
+def test_an_anniversary_is_of_a_day_and_moved_by_days() -> None:
+    for text in ("anniversary-1y", "anniversary+1h", "anniversaryish", "anniversary@nowhere"):
+        with pytest.raises(QueryError, match=r"anniversary|time zone|no moment"):
+            parse_query([f"day={text}"], TYPES.get, TIMES.get)
+    with pytest.raises(QueryError, match="anniversary/value"):
+        from_json([{"anniversary": {"path": "day", "value": "now"}}])
+    assert parse_query(["text=anniversary"], TYPES.get, TIMES.get) == Query((Term("text", "anniversary"),))
 
 
 def test_the_29th_of_february_less_a_year_is_the_28th() -> None:

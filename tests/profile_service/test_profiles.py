@@ -12,6 +12,7 @@ from idgraph.model.attributes import AttributeMetadata
 from idgraph.model.errors import KeyProviderError, QueryError
 from idgraph.model.identifiers import Identifier
 from idgraph.model.queries import Clause, FullText, Prefix, Query, Range, Term
+from idgraph.model.query_language import parse_query
 from idgraph.model.store import FragmentWrite
 from merge.fragments import FragmentState
 from merge.identity.components import Member
@@ -228,6 +229,31 @@ def test_a_searchable_value_is_found_by_its_declared_type_however_it_was_sent(
     pipeline.process([raw({"i": "1", "o": 1, "u": "1", "secret": stored})])
     assert ids(found(pipeline, Term("secret", asked))) == ["user_id:1"]
     assert found(pipeline, Term("secret", "other")) == []
+
+
+@pytest.mark.parametrize("encryption", ["none", "searchable", "protected"])
+def test_a_birthday_is_found_by_its_anniversary(encryption: str, tmp_path: Path) -> None:
+    flat = spec(
+        "orders",
+        operations=[{"operation": "shift", "spec": {"*": "&"}}],
+        specification_type="jolt",
+        id="u",
+        ordinal="o",
+        identifiers=[{"type": "user_id", "path": "u", "primary": True}],
+    )
+    declared = [attribute("birthday", "string", encryption=encryption, time="date")]
+    pipeline = Pipeline(tmp_path, snapshot=snapshot(specs=[flat], declared=declared))
+    days = ("1990-02-28", "2004-02-29", "1990-03-01", "no day")
+    pipeline.process([raw({"u": str(n), "o": 1, "birthday": day}, n) for n, day in enumerate(days, 1)])
+    reader = pipeline.reader()
+    reader.now_ms = lambda: 1_772_280_000_000  # 2026-02-28
+    query = parse_query(["birthday=anniversary"], lambda _: None, reader.time_of)
+    if encryption == "protected":
+        with pytest.raises(QueryError, match="birthday"):
+            reader.count(query)
+        return
+    assert sorted(ids(reader.search(query, 10).profiles)) == ["user_id:1", "user_id:2"]
+    assert reader.count(parse_query(["birthday=anniversary+1d"], lambda _: None, reader.time_of)) == 1
 
 
 # Values that were stored before policy protected them
