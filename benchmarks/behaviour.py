@@ -1,4 +1,4 @@
-"""The cost of timelines: one more event of a busy person, its parts, and due entries.
+"""The cost of timelines: one more event of a busy person, its parts, due entries, and features for training.
 
 python -m benchmarks behaviour
 """
@@ -7,16 +7,31 @@ from __future__ import annotations
 
 import random
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
 from pathlib import Path
+from statistics import median
 from typing import Any
 
+import pandas as pd
+
+from idgraph.jobs.features.columns import Features
+from idgraph.model.attributes import AttributeMetadata, DataType
+from idgraph.model.behaviour import ActivityDocument, DerivedDocument, Window
+from idgraph.model.snapshots import MetadataSnapshot
 from idgraph.model.store import NEW, FragmentWrite
 from idgraph.model.timelines import DAY_MS, ActivityEntries, DueEntry, Entry, PageKey
 from merge.commit import Committer
 from merge.fragments import FragmentState
 from merge.page_codec import encode_page
+from profile_service.reader import ProfileReader
+from sinks.keyring.provider import KeyringFile
+from sinks.sqlite.data_keys import SqliteDataKeys
 from sinks.sqlite.profiles import SqliteProfileStore
+from sinks.tantivy.index import TantivyProfileIndex
+from transforms.privacy.blind_index import BlindIndex
+from transforms.privacy.sealing import DataKeys
 
 PAGES, ENTRIES, EVENTS = 100, 1_000, 200
 DUE, AT_ONCE = 20_000, 1_000
@@ -65,6 +80,7 @@ def measure(folder: Path) -> dict[str, Any]:
     taken = _cpu_ms(lambda _: store.take_due(AT_ONCE, AT_ONCE), some)
     figures |= {"plan_cpu_us": 1000 * planned / AT_ONCE, "take_due_cpu_us": 1000 * taken / AT_ONCE}
     store.close()
+    figures |= features(folder)
     return {name: round(value, 2) for name, value in figures.items()}
 
 
@@ -82,3 +98,103 @@ def _cpu_ms(work: Callable[[Any], object], given: Iterable[Any]) -> float:
     for each in calls:
         work(each)
     return 1000 * (time.process_time() - started) / len(calls)
+
+
+PERSONS, ORDERS, LABELS = 10_000, 100_000, 100_000
+LAST_MS = 20_000 * DAY_MS
+
+
+def features(folder: Path) -> dict[str, Any]:
+    """Two windows as of each of LABELS labels of PERSONS persons with ORDERS orders, and a merge in pandas that gives the same:
+    seconds of CPU, and the ratio."""
+    chance = random.Random(1)
+    span = 60 * DAY_MS
+    orders = pd.DataFrame(
+        {
+            "person": [chance.randrange(PERSONS) for _ in range(ORDERS)],
+            "at": [LAST_MS - chance.randrange(span) for _ in range(ORDERS)],
+            "total": [chance.randrange(1, 10_000) / 100 for _ in range(ORDERS)],
+        }
+    )
+    labels = pd.DataFrame(
+        {
+            "person": [chance.randrange(PERSONS) for _ in range(LABELS)],
+            "time": [LAST_MS - chance.randrange(span) for _ in range(LABELS)],
+        }
+    )
+    store = SqliteProfileStore(folder / "features.db", str.encode)
+    _keep_orders(store, orders)
+    KeyringFile.create(folder / "keyring.json")
+    provider = KeyringFile(folder / "keyring.json")
+    keys = DataKeys(provider, SqliteDataKeys(folder / "data-keys.db"))
+    reader = ProfileReader(
+        store, TantivyProfileIndex(folder / "index", str.encode), keys, BlindIndex(provider), _shop()
+    )
+    names, times = [f"user_id:{each}" for each in labels.person], labels.time.tolist()
+    columns = ["behaviour.orders30d", "behaviour.revenue2h"]
+    started = time.process_time()
+    made = Features(reader, columns).columns(names, times).to_pandas()
+    ours = time.process_time() - started
+    theirs = []
+    for _ in range(5):
+        started = time.process_time()
+        merged = _merged(orders, labels)
+        theirs.append(time.process_time() - started)
+    pd.testing.assert_frame_equal(made, merged, check_dtype=False)
+    store.close()
+    merge = median(theirs)
+    return {"features_cpu_s": ours, "merge_cpu_s": merge, "features_to_merge": ours / merge}
+
+
+def _keep_orders(store: SqliteProfileStore, orders: pd.DataFrame) -> None:
+    pages: dict[str, dict[PageKey, list[Entry]]] = defaultdict(lambda: defaultdict(list))
+    for number, (person, at, total) in enumerate(orders.itertuples(index=False)):
+        entry = Entry(at, "shop", f"{number}", (1, "orders", 1), {"total": total})
+        pages[f"user_id:{person}"][PageKey("order", at // DAY_MS)].append(entry)
+    state = FragmentState().encode()
+    store.write(
+        [
+            FragmentWrite(name, NEW, state, frozenset(), pages={k: encode_page(v) for k, v in own.items()})
+            for name, own in pages.items()
+        ]
+    )
+
+
+def _shop() -> MetadataSnapshot:
+    windows = {
+        "behaviour.orders30d": {"activity": "order", "function": "count", "over": "30d"},
+        "behaviour.revenue2h": {"activity": "order", "function": "sum", "field": "total", "over": "2h"},
+    }
+    return MetadataSnapshot(
+        version=1,
+        activities=(ActivityDocument(name="order", source="shop", fields={"total": "total"}, version=1),),
+        derived_attributes=tuple(
+            DerivedDocument(name=path.replace(".", "-"), path=path, version=1, window=Window(**each))
+            for path, each in windows.items()
+        ),
+        attributes=tuple(
+            AttributeMetadata(
+                name=path,
+                path=path,
+                data_type=DataType.NUMBER,
+                created=datetime(2024, 1, 1, tzinfo=UTC),
+                version=1,
+            )
+            for path in windows
+        ),
+        behaviour_version=1,
+    )
+
+
+def _merged(orders: pd.DataFrame, labels: pd.DataFrame) -> pd.DataFrame:
+    """The same windows by a join of all labels and orders of each person."""
+    pairs = labels.reset_index().merge(orders, on="person")
+    pairs = pairs[pairs["at"] < pairs["time"]]
+    day, minutes = (
+        (pairs["time"] - 30 * DAY_MS) // DAY_MS * DAY_MS,
+        (pairs["time"] - 7_200_000) // 300_000 * 300_000,
+    )
+    counts = pairs[pairs["at"] >= day].groupby("index").size().reindex(labels.index).fillna(0)
+    sums = pairs[pairs["at"] >= minutes].groupby("index")["total"].sum().reindex(labels.index)
+    known = labels["person"].isin(orders["person"])
+    return pd.DataFrame({"behaviour.orders30d": counts.where(known), "behaviour.revenue2h": sums})

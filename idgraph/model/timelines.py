@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from itertools import accumulate
+from itertools import accumulate, chain
 from operator import itemgetter
 from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol, overload
@@ -98,12 +98,21 @@ class Entries(Sequence[Entry]):
     def __iter__(self) -> Iterator[Entry]:
         return iter(self[:])
 
+    def times(self) -> list[int]:
+        """Their times; nothing is decoded."""
+        return list(chain.from_iterable(each.times for each in self._blocks))[self._dropped :]
+
     def before(self, moment: int) -> int:
         """The number of entries whose time is less than a moment in epoch milliseconds."""
         number = bisect_left(self._blocks, moment, key=lambda each: each.times[0]) - 1
         if number < 0:
             return 0
         return max(self._begins[number] + bisect_left(self._blocks[number].times, moment), 0)
+
+
+def times_of(entries: Sequence[Entry]) -> list[int]:
+    """The times of sorted entries, in their order."""
+    return entries.times() if isinstance(entries, Entries) else [each.time for each in entries]
 
 
 def count_before(entries: Sequence[Entry], moment: int) -> int:

@@ -149,22 +149,28 @@ class BehaviourReader:
     ) -> Iterator[tuple[str, Mapping[int, AsOf]]]:
         """For each person (her id) by moment what is derived, as `of` has it. Each person's timelines are read once; one
         whose timelines are damaged is left out. Raises StoreError."""
+        from transforms.behaviour.derivations import derive_at_each
+
         pages = self._pages(persons, self._read)
         for person in persons:
+            own = list(moments[person.id])
             try:
                 timelines = self._timelines(person, pages, self._read)
-                results = list(self._results_at(person, timelines, moments[person.id]))
+                entries, attributes, whole_from = self._inputs(person, timelines)
+                results = list(derive_at_each(self._derivations, entries, attributes, own, whole_from))
             except DamagedStateError:
                 continue
-            yield person.id, {moment: self._as_of(derived) for moment, derived in results}
+            yield person.id, dict(zip(own, map(self._as_of, results), strict=True))
 
     def _as_of(self, results: Sequence[Derived]) -> AsOf:
         values: dict[str, Any] = {}
         incomplete = []
         for each, result in zip(self._derivations, results, strict=True):
-            values.update(_by_path(each.definition, result))
+            path = each.definition.path
+            for below, value in result.leaves.items():
+                values[f"{path}.{below}" if below else path] = value
             if not result.is_complete:
-                incomplete.append(each.definition.path)
+                incomplete.append(path)
         return AsOf(values, incomplete)
 
     def timelines(self, person: Person, activities: Collection[str]) -> dict[str, Sequence[Entry]]:
@@ -193,7 +199,10 @@ class BehaviourReader:
         return found
 
     def _derived(self, person: Person, timelines: Mapping[str, Timeline], now_ms: int) -> Behaviour:
-        [(_, results)] = self._results_at(person, timelines, [now_ms])
+        from transforms.behaviour.derivations import derive
+
+        entries, attributes, whole_from = self._inputs(person, timelines)
+        results = derive(self._derivations, entries, attributes, now_ms, whole_from)
         leaves = [
             leaf
             for each, result in zip(self._derivations, results, strict=True)
@@ -207,11 +216,10 @@ class BehaviourReader:
         )
         return Behaviour(tuple(sorted(leaves)), min(moments, default=None), problems=problems)
 
-    def _results_at(
-        self, person: Person, timelines: Mapping[str, Timeline], moments: Iterable[int]
-    ) -> Iterator[tuple[int, list[Derived]]]:
-        from transforms.behaviour.derivations import derive
-
+    def _inputs(
+        self, person: Person, timelines: Mapping[str, Timeline]
+    ) -> tuple[dict[str, Sequence[Entry]], dict[str, Any], dict[str, int]]:
+        """Entries, attributes, and from when on each timeline is whole."""
         attributes = self._attributes(person) if self._asks_attributes else {}
         entries = {name: each.entries for name, each in timelines.items()}
         whole_from = {
@@ -219,8 +227,7 @@ class BehaviourReader:
             for name, each in timelines.items()
             if (times := [at for at in (each.whole_from, self._since[name]) if at is not None])
         }
-        for moment in moments:
-            yield moment, derive(self._derivations, entries, attributes, moment, whole_from)
+        return entries, attributes, whole_from
 
     def _attributes(self, person: Person) -> dict[str, Any]:
         """The attributes of a profile that no key has to open."""

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from idgraph.model import paths
-from idgraph.model.behaviour import AppliedModel, DerivedDocument, Pattern
+from idgraph.model.behaviour import AppliedModel, DerivedDocument, Pattern, SessionWindow, Window
 from idgraph.model.errors import SpecError, TransformError
 from idgraph.model.timelines import Entry
 from transforms.behaviour.models import LoadModel, ModelDerivation, no_models
@@ -19,9 +19,10 @@ from transforms.spec.jmespath.compilation import compile_expression
 from transforms.spec.jmespath.growth import all_read
 from transforms.spec.limits import DEFAULT_LIMITS, measure
 
-__all__ = ["Derivation", "Derived", "compile_derived", "derive", "spans"]
+__all__ = ["Derivation", "Derived", "compile_derived", "derive", "derive_at_each", "spans"]
 
 Timelines: TypeAlias = Mapping[str, Sequence[Entry]]
+_AtEach: TypeAlias = Callable[[Timelines, Sequence[int], Mapping[str, int]], Iterator[Derived]]
 _Function: TypeAlias = Callable[[Timelines, Mapping[str, Any], int, Mapping[str, int]], Derived]
 
 
@@ -29,14 +30,19 @@ class Derivation:
     """One definition, compiled. Pure: the same arguments give the same result on each machine."""
 
     def __init__(
-        self, definition: DerivedDocument, function: _Function, stage: int = 0, reads: Iterable[str] = ()
+        self,
+        definition: DerivedDocument,
+        function: _Function,
+        stage: int = 0,
+        reads: Iterable[str] = (),
+        at_each: _AtEach | None = None,
     ) -> None:
         self.definition = definition
         self.stage = stage
         """0 reads timelines, 1 attributes and results of 0, 2 also those of 1."""
         self.reads = tuple(reads)
         """The paths at or below which all attributes stand that it reads; the empty path: anywhere."""
-        self._function = function
+        self._function, self._at_each = function, at_each
         self._begin = span("all" if definition.window is None else definition.window.over).begin
 
     def reads_from(self, now: int) -> int | None:
@@ -60,6 +66,14 @@ class Derivation:
         """
         return self._function(timelines, attributes, now, whole_from or {})
 
+    def at_each(
+        self, timelines: Timelines, moments: Sequence[int], whole_from: Mapping[str, int]
+    ) -> Iterator[Derived]:
+        """Leaves and completeness of `of` for each moment, of a derivation that reads no attributes."""
+        if self._at_each is not None:
+            return self._at_each(timelines, moments, whole_from)
+        return (self._function(timelines, {}, now, whole_from) for now in moments)
+
 
 def derive(
     derivations: Sequence[Derivation],
@@ -73,12 +87,50 @@ def derive(
     Expressions read what is derived from timelines beside the attributes, models what expressions give too. A result is
     incomplete if one that it reads is.
     """
-    results: dict[int, Derived] = {}
+    stages = _stages(derivations)
+    first = [(at, derivations[at].of(timelines, attributes, now, whole_from)) for at in stages[0]]
+    return _with_later(derivations, stages, dict(first), timelines, attributes, now, whole_from)
+
+
+def derive_at_each(
+    derivations: Sequence[Derivation],
+    timelines: Timelines,
+    attributes: Mapping[str, Any],
+    moments: Sequence[int],
+    whole_from: Mapping[str, int],
+) -> Iterator[list[Derived]]:
+    """Leaves and completeness of `derive` for each moment."""
+    stages = _stages(derivations)
+    first = [derivations[at].at_each(timelines, moments, whole_from) for at in stages[0]]
+    if len(first) == len(derivations):
+        yield from map(list, zip(*first, strict=True))
+        return
+    for now in moments:
+        results = {at: next(each) for at, each in zip(stages[0], first, strict=True)}
+        yield _with_later(derivations, stages, results, timelines, attributes, now, whole_from)
+
+
+def _stages(derivations: Sequence[Derivation]) -> list[list[int]]:
+    """The positions of derivations by stage."""
+    return [[at for at, each in enumerate(derivations) if each.stage == stage] for stage in range(3)]
+
+
+def _with_later(
+    derivations: Sequence[Derivation],
+    stages: Sequence[Sequence[int]],
+    results: dict[int, Derived],
+    timelines: Timelines,
+    attributes: Mapping[str, Any],
+    now: int,
+    whole_from: Mapping[str, int] | None,
+) -> list[Derived]:
+    """The results of all, from those of stage 0."""
     known: Mapping[str, Any] = attributes
-    incomplete: list[str] = []
-    stages = [[at for at, each in enumerate(derivations) if each.stage == stage] for stage in range(3)]
-    for stage, members in enumerate(stages):
-        if stage and members and results:
+    for members in stages[1:]:
+        if not members:
+            continue
+        incomplete = [derivations[at].definition.path for at, each in results.items() if not each.is_complete]
+        if results:
             known = _with_derived(
                 attributes, {derivations[at].definition.path: results[at] for at in results}
             )
@@ -92,7 +144,6 @@ def derive(
             ):
                 derived = derived._replace(is_complete=False)
             results[at] = derived
-        incomplete += [derivations[at].definition.path for at in members if not results[at].is_complete]
     return [results[at] for at in range(len(derivations))]
 
 
@@ -119,14 +170,9 @@ def compile_derived(definition: DerivedDocument, load_model: LoadModel = no_mode
     """`load_model` gives the bytes of the model with a digest, and raises KeyError if there is none. Raises SpecError with a
     pointer into the definition."""
     if definition.window is not None:
-        return Derivation(
-            definition, _of_one("window", definition.window.activity, WindowDerivation, definition.window)
-        )
+        return _window(definition, definition.window)
     if definition.sessions is not None:
-        return Derivation(
-            definition,
-            _of_one("sessions", definition.sessions.activity, SessionsDerivation, definition.sessions),
-        )
+        return Derivation(definition, _sessions(definition.sessions))
     if definition.pattern is not None:
         return Derivation(definition, _pattern(definition.pattern))
     if definition.model is not None:
@@ -145,19 +191,32 @@ def spans(definition: DerivedDocument, timelines: Timelines, now: int) -> list[B
     return []
 
 
-def _of_one(kind: str, activity: str, make: Callable[[Any], Any], part: Any) -> _Function:
+def _window(definition: DerivedDocument, window: Window) -> Derivation:
     try:
-        of = make(part).of
+        made = WindowDerivation(window)
     except SpecError as error:
-        raise error.under(f"/{kind}") from None
+        raise error.under("/window") from None
+    name = window.activity
+    return Derivation(
+        definition,
+        lambda timelines, _attributes, now, whole_from: made.of(
+            timelines.get(name, ()), now, whole_from.get(name)
+        ),
+        at_each=lambda timelines, moments, whole_from: made.at_each(
+            timelines.get(name, ()), moments, whole_from.get(name)
+        ),
+    )
 
-    def function(
-        timelines: Timelines, _attributes: Mapping[str, Any], now: int, whole_from: Mapping[str, int]
-    ) -> Derived:
-        derived: Derived = of(timelines.get(activity, ()), now, whole_from.get(activity))
-        return derived
 
-    return function
+def _sessions(sessions: SessionWindow) -> _Function:
+    try:
+        of = SessionsDerivation(sessions).of
+    except SpecError as error:
+        raise error.under("/sessions") from None
+    name = sessions.activity
+    return lambda timelines, _attributes, now, whole_from: of(
+        timelines.get(name, ()), now, whole_from.get(name)
+    )
 
 
 def _pattern(pattern: Pattern) -> _Function:

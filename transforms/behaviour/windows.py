@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, date, datetime, timedelta
@@ -18,7 +19,7 @@ from idgraph.model import canonical, paths
 from idgraph.model.behaviour import CalendarPeriod, Window
 from idgraph.model.durations import milliseconds
 from idgraph.model.errors import SpecError, TransformError
-from idgraph.model.timelines import DAY_MS, Entry, count_before
+from idgraph.model.timelines import DAY_MS, Entry, count_before, times_of
 from transforms.spec.budget import start
 from transforms.spec.jmespath.compilation import compile_expression
 from transforms.spec.jmespath.evaluators import is_false
@@ -350,13 +351,58 @@ class WindowDerivation:
         if self._window.field is not None:
             chosen, values = self._with_values(chosen, self._window.field)
         if not values:
-            nothing = _OF_NOTHING.get(self._window.function)
-            return Derived({} if nothing is None else {"": nothing}, enters, (), is_complete)
+            return Derived(self._of_nothing(), enters, (), is_complete)
         value, positions, first = self._function(values, self._window.k)
         shown = [chosen[position] for position in positions[-MOST_SHOWN:]][::-1]
         return Derived(
             dict(leaves_of(value)), earliest(self._span.until(chosen[first].time), enters), shown, is_complete
         )
+
+    def at_each(
+        self, entries: Sequence[Entry], moments: Sequence[int], whole_from: int | None
+    ) -> Iterator[Derived]:
+        """Leaves and completeness of `of` for each moment."""
+        begins = list(map(self._span.begin, moments))
+        times, values = self._counted(entries, begins, moments)
+        known: dict[tuple[int, int, bool], Derived] = {}
+        for begin, now in zip(begins, moments, strict=True):
+            low, high = 0 if begin is None else bisect_left(times, begin), bisect_left(times, now)
+            key = low, high, is_whole(entries, begin, whole_from)
+            if key not in known:
+                found = self._function(values[low:high], self._window.k).value if high > low else None
+                leaves = self._of_nothing() if high == low else dict(leaves_of(found))
+                known[key] = Derived(leaves, is_complete=key[2])
+            yield known[key]
+
+    def _counted(
+        self, entries: Sequence[Entry], begins: Sequence[int | None], moments: Sequence[int]
+    ) -> tuple[list[int], Sequence[Any]]:
+        """The times of all entries that count at one of some moments, and the values that the function takes."""
+        if self._holds is None and self._window.field is None:
+            # Their number alone: none is decoded.
+            times = times_of(entries)
+            return times, times
+        first = min((each for each in begins if each is not None), default=None)
+        low = 0 if first is None else count_before(entries, first)
+        chosen: Sequence[Entry] = entries[low : count_before(entries, max(moments, default=0))]
+        if self._holds is not None:
+            chosen = list(filter(self._holds, chosen))
+        values: Sequence[Any] = chosen
+        if self._window.field is not None:
+            chosen, values = self._with_values(chosen, self._window.field)
+        return times_of(chosen), values
+
+    def _of_nothing(self) -> dict[str, Any]:
+        nothing = _OF_NOTHING.get(self._window.function)
+        return {} if nothing is None else {"": nothing}
+
+    def _enters(self, entries: Sequence[Entry], high: int) -> int | None:
+        """The moment at which the first entry that is still to come counts."""
+        for entry in entries[high:]:
+            until = self._span.until(entry.time)
+            if (until is None or entry.time + 1 < until) and self._counts(entry):
+                return entry.time + 1
+        return None
 
     def _chosen(self, entries: Sequence[Entry], low: int, high: int) -> Sequence[Entry]:
         """The entries that count, or so many from one end as the function reads."""
@@ -385,14 +431,6 @@ class WindowDerivation:
         else:
             kept = [(entry, value) for entry, value in zip(chosen, values, strict=True) if value is not None]
         return [entry for entry, _ in kept], [value for _, value in kept]
-
-    def _enters(self, entries: Sequence[Entry], high: int) -> int | None:
-        """The moment at which the first entry that is still to come counts."""
-        for entry in entries[high:]:
-            until = self._span.until(entry.time)
-            if (until is None or entry.time + 1 < until) and self._counts(entry):
-                return entry.time + 1
-        return None
 
     def _counts(self, entry: Entry) -> bool:
         if self._holds is not None and not self._holds(entry):

@@ -29,7 +29,7 @@ from tests.transforms.behaviour.naive import (
     timelines,
     window_value,
 )
-from transforms.behaviour.derivations import Derivation, Derived, compile_derived
+from transforms.behaviour.derivations import Derivation, Derived, compile_derived, derive_at_each
 
 FUNCTIONS = ("count", "sum", "average", "min", "max", "first", "last", "last_k", "distinct", "top_k")
 spans: st.SearchStrategy[Any] = st.one_of(
@@ -71,6 +71,24 @@ def test_a_window_equals_its_naive_definition(window: Window, entries: list[Entr
     found = of(window, entries, BEGIN + now)
     assert agree(window, found, window_value(window, entries, BEGIN + now))
     assert found.is_complete
+
+
+@given(
+    st.one_of(windows, st.builds(Window, activity=st.just("orders"), over=spans)),
+    st.sampled_from([None, "value != `2`", "type(value) == 'string'"]),
+    timelines(),
+    st.lists(moments, max_size=6),
+    st.one_of(st.none(), moments),
+)
+def test_several_moments_are_as_each_alone(
+    window: Window, condition: str | None, entries: list[Entry], times: list[int], whole: int | None
+) -> None:
+    derivation = compiled(window.model_copy(update={"condition": condition}))
+    whole_from = {} if whole is None else {"orders": BEGIN + whole}
+    asked = [BEGIN + each for each in times]
+    found = derive_at_each([derivation], {"orders": entries}, {}, asked, whole_from)
+    expected = [derivation.of({"orders": entries}, {}, each, whole_from) for each in asked]
+    assert list(found) == [[Derived(each.leaves, is_complete=each.is_complete)] for each in expected]
 
 
 @given(spans, timelines(), moments)
