@@ -228,6 +228,14 @@ def test_check_refuses_what_writes_to_the_path_of_a_derived_attribute(idgraph: C
     behaviour.write_text(json.dumps({"activities": [{"name": "order", "condition": "a["}]}))
     result = idgraph("check", behaviour)
     assert (result.exit_code, "/activities/0/condition: JMESPath" in result.stderr) == (1, True)
+    # The metadata service has the model.
+    score = {
+        "name": "score",
+        "path": "score",
+        "model": {"digest": "0" * 64, "inputs": [{"path": "orders"}]},
+    }
+    behaviour.write_text(json.dumps({"derived_attributes": [score]}))
+    assert idgraph("check", behaviour).exit_code == 0
 
 
 def test_check_warns_of_a_fragment_that_persons_share(idgraph: CommandLine) -> None:
