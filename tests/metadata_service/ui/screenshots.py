@@ -135,7 +135,9 @@ def furnished(whole: Whole) -> str:
     ):
         named = f"/v1/{plural}/{document['name']}?reason=For+support"
         api.put(named, json=document).raise_for_status()
-    api.post("/v1/models?name=churn&reason=First", content=linear([0.5, 0.001])).raise_for_status()
+    binary = {"Content-Type": "application/octet-stream"}
+    model = linear([0.5, 0.001])
+    api.post("/v1/models?name=churn&reason=First", content=model, headers=binary).raise_for_status()
     crossed(whole, "hello")
     acted(whole)
     asked(whole.site, "support.note", "Agents search it")
