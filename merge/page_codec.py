@@ -9,7 +9,7 @@ Byte 0 is the format, 0x02. Canonical JSON follows, an array of
      ids:    [event id, ...],
      fields: {name: [value, or null where an entry has none, ...]}]
 
-with the entries in their order. Equal entries give equal bytes. Pages of format 0x01 have a row for each entry; they are
+with the entries in their order. Equal entries give equal bytes. `newest` lies within the first `BEGINNING` bytes. `newest` lies within the first `BEGINNING` bytes. Pages of format 0x01 have a row for each entry; they are
 read, and become columns with the next entry.
 """
 
@@ -42,9 +42,12 @@ class _Columns(msgspec.Struct, array_like=True):
 
 
 _columns = msgspec.json.Decoder(_Columns)
+_version = msgspec.json.Decoder(Version)
 _ORDER = itemgetter(slice(3))
 _MAKER = itemgetter(1, 3)
-_OLDEST: Version = (0, "", 0)
+OLDEST: Version = (0, "", 0)
+GREATEST: Version = (1 << 63, "", 0)
+"""Less and greater than the `made_by` of all entries."""
 
 
 class EntryPage:
@@ -101,7 +104,7 @@ def encode(rows: Sequence[Entry]) -> bytes:
     names = sorted({name for each in rows for name in each[4]})
     return COLUMNS + canonical.encode(
         [
-            max((each[1:] for each in makers), default=_OLDEST),
+            max((each[1:] for each in makers), default=OLDEST),
             makers,
             [each[0] for each in rows],
             [places[each] for each in map(_MAKER, rows)],
@@ -124,6 +127,16 @@ def read_page(data: bytes, names: Collection[str] | None = None) -> EntryPage:
     except canonical.MalformedJSON as error:
         raise _damaged(error) from None
     raise DamagedStateError("a stored timeline is damaged: its format is unknown")
+
+
+def newest_version(beginning: bytes) -> Version:
+    """The greatest `made_by` of the entries of a page of which the first `BEGINNING` bytes are known; `GREATEST` where they do not
+    have it."""
+    try:
+        found: Version = _version.decode(beginning[2 : beginning.index(b"]") + 1])
+        return found
+    except (*canonical.MalformedJSON, ValueError):
+        return GREATEST
 
 
 def _with_fields(entries: list[Entry], names: Collection[str] | None) -> list[Entry]:

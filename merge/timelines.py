@@ -25,7 +25,16 @@ from typing import NamedTuple
 from idgraph.model import canonical
 from idgraph.model.errors import DamagedStateError
 from idgraph.model.timelines import DAY_MS, ActivityEntries, Entries, Entry, PageKey, TimelineChange
-from merge.page_codec import EntryPage, encode, entries_of_rows, read_page, rows_of, union
+from merge.page_codec import (
+    OLDEST,
+    EntryPage,
+    encode,
+    entries_of_rows,
+    newest_version,
+    read_page,
+    rows_of,
+    union,
+)
 
 CHANGE = b"T"
 """First byte of a fragment's change that has entries: then four bytes with the length of these, the entries, and the state
@@ -116,10 +125,15 @@ def joined_pages(change: TimelineChange, stored: Mapping[PageKey, bytes]) -> Pag
 
 class Timeline(NamedTuple):
     """The entries of one activity that show, in their order. Before `whole_from` (epoch milliseconds) the bounds may have dropped
-    some; None: there was none."""
+    some; None: there was none. Those before `read_from` were not read; None: all were."""
 
     entries: Sequence[Entry]
     whole_from: int | None
+    read_from: int | None = None
+
+
+UNREAD = 1 << 62
+"""The `read_from` of entries which one that was not read may replace: an event can have one on an earlier day, made later."""
 
 
 def timeline(
@@ -129,11 +143,18 @@ def timeline(
     taken_back: Collection[tuple[str, str]] = (),
     generation: int = 0,
     names: Collection[str] | None = None,
+    since: int | None = None,
 ) -> Timeline:
     """The timeline in the pages of all fragments of a person, each with its day, without events that are taken back (source, event id)
-    and entries of earlier generations; with the fields of these names, or with all. Raises DamagedStateError."""
-    read = ((day, read_page(page, names).since(generation)) for day, page in pages)
-    found = [(day, page) for day, page in read if page.times]
+    and entries of earlier generations; with the fields of these names, or with all. Of the pages of days before `since` the
+    beginnings are known. Raises DamagedStateError."""
+    found: list[tuple[int, EntryPage]] = []
+    unread: list[tuple[int, bytes]] = []
+    for day, data in pages:
+        if since is not None and day < since:
+            unread.append((day, data))
+        elif (page := read_page(data, names).since(generation)).times:
+            found.append((day, page))
     oldest = max((day for day, _ in found), default=0) - keep_days
     days: dict[int, list[EntryPage]] = {}
     for day, page in found:
@@ -145,7 +166,12 @@ def timeline(
     whole_from = entries[0].time + 1 if len(entries) == most else oldest * DAY_MS if found else None
     if not {each for _, each in taken_back}.isdisjoint(ids):
         entries = [each for each in entries if each[1:3] not in taken_back]
-    return Timeline(entries, whole_from)
+    unread = [each for each in unread if each[0] >= oldest]
+    read_from = since * DAY_MS if since is not None and unread else None
+    newest = max((newest_version(beginning) for _, beginning in unread), default=OLDEST)
+    if any(version < newest for _, page in found for version in page.versions):
+        read_from = UNREAD
+    return Timeline(entries, whole_from, read_from)
 
 
 def _newest(entries: list[Entry], most: int) -> list[Entry]:

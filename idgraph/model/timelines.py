@@ -142,6 +142,15 @@ Pages = Mapping[PageKey, bytes]
 """Encoded pages of one fragment by their keys."""
 
 
+Since = Mapping[str, int]
+"""By activity, the first day whose page is read."""
+
+EVERY_DAY: Since = MappingProxyType({})
+
+BEGINNING = 160
+"""Bytes."""
+
+
 class Timelines(Protocol):
     """Pages beside fragments, opaque bytes here, and due entries. `FragmentStore.write` writes pages with their fragment, under
     its version; with the fragment, an erasure or a withdrawal takes its pages and its due entry.
@@ -154,9 +163,10 @@ class Timelines(Protocol):
         ...
 
     def timelines(
-        self, ids: Collection[str], activities: Collection[str] | None = None
+        self, ids: Collection[str], activities: Collection[str] | None = None, since: Since = EVERY_DAY
     ) -> dict[str, dict[PageKey, bytes]]:
-        """By id, all pages of these activities, by default of all, of those of these fragments that have any. Reads all earlier
+        """By id, all pages of these activities, by default of all, of those of these fragments that have any. An activity in
+        `since` has its pages from that day on, and of those of earlier days the first `BEGINNING` bytes. Reads all earlier
         writes."""
         ...
 

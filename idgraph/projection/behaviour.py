@@ -10,6 +10,7 @@ import logging
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
+from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from idgraph.model import paths
@@ -20,7 +21,7 @@ from idgraph.model.errors import DamagedStateError, SpecError
 from idgraph.model.fragments import Kind, Origin, Register
 from idgraph.model.index import IndexRules
 from idgraph.model.stamps import Stamp
-from idgraph.model.timelines import DAY_MS, Entry, PageKey, Timelines
+from idgraph.model.timelines import DAY_MS, EVERY_DAY, Entry, PageKey, Since, Timelines
 from merge.identity.components import Person
 from merge.resolution import Shown, shown, tree
 from merge.timelines import Timeline, timeline
@@ -57,6 +58,9 @@ class AsOf(NamedTuple):
 
 
 NOTHING_DERIVED = AsOf({})
+
+
+_PagesById = Mapping[str, Mapping[PageKey, bytes]]
 
 
 class BehaviourReader:
@@ -134,12 +138,13 @@ class BehaviourReader:
         """By id of the person, as of a moment in epoch milliseconds. Raises StoreError."""
         if self.is_empty:
             return {}
-        pages = self._pages(persons, self._read)
+        since = self._since_days(now_ms)
+        pages = self._pages(persons, self._read, since)
         found: dict[str, Behaviour] = {}
         for person in persons:
             try:
-                timelines = self._timelines(person, pages, self._read)
-                found[person.id] = self._derived(person, timelines, now_ms)
+                [results] = self._results(person, pages, since, [now_ms])
+                found[person.id] = self._behaviour(results)
             except DamagedStateError:
                 found[person.id] = Behaviour(is_damaged=True)
         return found
@@ -149,15 +154,12 @@ class BehaviourReader:
     ) -> Iterator[tuple[str, Mapping[int, AsOf]]]:
         """For each person (her id) by moment what is derived, as `of` has it. Each person's timelines are read once; one
         whose timelines are damaged is left out. Raises StoreError."""
-        from transforms.behaviour.derivations import derive_at_each
-
-        pages = self._pages(persons, self._read)
+        since = self._since_days(min(chain.from_iterable(moments.values()), default=0))
+        pages = self._pages(persons, self._read, since)
         for person in persons:
             own = list(moments[person.id])
             try:
-                timelines = self._timelines(person, pages, self._read)
-                entries, attributes, whole_from = self._inputs(person, timelines)
-                results = list(derive_at_each(self._derivations, entries, attributes, own, whole_from))
+                results = self._results(person, pages, since, own, is_short=True)
             except DamagedStateError:
                 continue
             yield person.id, dict(zip(own, map(self._as_of, results), strict=True))
@@ -180,14 +182,24 @@ class BehaviourReader:
         found = self._timelines(person, self._pages([person], asked), asked)
         return {name: each.entries for name, each in found.items()}
 
+    def _since_days(self, now_ms: int) -> Since:
+        """By activity the first day whose entries matter as of a moment and later; none where all may."""
+        first: dict[str, int | None] = {}
+        for each in self._derivations:
+            begin = each.reads_from(now_ms)
+            for name in each.definition.activities:
+                known = first.setdefault(name, begin)
+                first[name] = None if begin is None or known is None else min(begin, known)
+        return {name: begin // DAY_MS for name, begin in first.items() if begin is not None}
+
     def _pages(
-        self, persons: Sequence[Person], activities: Collection[str]
-    ) -> Mapping[str, Mapping[PageKey, bytes]]:
+        self, persons: Sequence[Person], activities: Collection[str], since: Since = EVERY_DAY
+    ) -> _PagesById:
         ids = [each.stored.id for person in persons for each in person.members]
-        return self._store.timelines(ids, activities) if activities else {}
+        return self._store.timelines(ids, activities, since) if activities else {}
 
     def _timelines(
-        self, person: Person, pages: Mapping[str, Mapping[PageKey, bytes]], activities: Collection[str]
+        self, person: Person, pages: _PagesById, activities: Collection[str], since: Since = EVERY_DAY
     ) -> dict[str, Timeline]:
         own = [page for each in person.members for page in pages.get(each.stored.id, {}).items()]
         taken_back = _taken_back(person) if own else frozenset[tuple[str, str]]()
@@ -195,14 +207,31 @@ class BehaviourReader:
         for name in activities:
             activity = self._activities[name]
             days = [(key.day, page) for key, page in own if key.activity == name]
-            found[name] = shown_timeline(activity, days, taken_back)
+            found[name] = shown_timeline(activity, days, taken_back, since.get(name))
         return found
 
-    def _derived(self, person: Person, timelines: Mapping[str, Timeline], now_ms: int) -> Behaviour:
-        from transforms.behaviour.derivations import derive
+    def _results(
+        self, person: Person, pages: _PagesById, since: Since, moments: Sequence[int], is_short: bool = False
+    ) -> list[list[Derived]]:
+        """What is derived at each moment; with `is_short` leaves and completeness. Where a result may rest on days before those of
+        `since`, these are read too."""
+        timelines = self._timelines(person, pages, self._read, since)
+        results = self._results_at(person, timelines, moments, is_short)
+        cut = {name for name, each in timelines.items() if each.read_from == self._whole_from(name, each)}
+        if any(
+            not each.is_settled(result) and not cut.isdisjoint(each.definition.activities)
+            for found in results
+            for each, result in zip(self._derivations, found, strict=True)
+        ):
+            timelines = self._timelines(person, self._pages([person], self._read), self._read)
+            results = self._results_at(person, timelines, moments, is_short)
+        return results
 
-        entries, attributes, whole_from = self._inputs(person, timelines)
-        results = derive(self._derivations, entries, attributes, now_ms, whole_from)
+    def _whole_from(self, name: str, timeline: Timeline) -> int:
+        """The time from which all entries that came are there."""
+        return max(timeline.whole_from or 0, timeline.read_from or 0, self._since[name] or 0)
+
+    def _behaviour(self, results: Sequence[Derived]) -> Behaviour:
         leaves = [
             leaf
             for each, result in zip(self._derivations, results, strict=True)
@@ -216,18 +245,17 @@ class BehaviourReader:
         )
         return Behaviour(tuple(sorted(leaves)), min(moments, default=None), problems=problems)
 
-    def _inputs(
-        self, person: Person, timelines: Mapping[str, Timeline]
-    ) -> tuple[dict[str, Sequence[Entry]], dict[str, Any], dict[str, int]]:
-        """Entries, attributes, and from when on each timeline is whole."""
+    def _results_at(
+        self, person: Person, timelines: Mapping[str, Timeline], moments: Sequence[int], is_short: bool
+    ) -> list[list[Derived]]:
+        from transforms.behaviour.derivations import derive, derive_at_each
+
         attributes = self._attributes(person) if self._asks_attributes else {}
         entries = {name: each.entries for name, each in timelines.items()}
-        whole_from = {
-            name: max(times)
-            for name, each in timelines.items()
-            if (times := [at for at in (each.whole_from, self._since[name]) if at is not None])
-        }
-        return entries, attributes, whole_from
+        whole_from = {name: at for name, each in timelines.items() if (at := self._whole_from(name, each))}
+        if is_short:
+            return list(derive_at_each(self._derivations, entries, attributes, moments, whole_from))
+        return [derive(self._derivations, entries, attributes, now, whole_from) for now in moments]
 
     def _attributes(self, person: Person) -> dict[str, Any]:
         """The attributes of a profile that no key has to open."""
@@ -256,10 +284,12 @@ def shown_timeline(
     activity: ActivityDocument,
     pages: Iterable[tuple[int, bytes]],
     taken_back: Collection[tuple[str, str]] = (),
+    since: int | None = None,
 ) -> Timeline:
     """`timeline` by an activity's bounds, without fields that it does not name any more. Raises DamagedStateError."""
     days = -(-milliseconds(activity.keep) // DAY_MS)
-    return timeline(pages, days, activity.most, taken_back, activity.generation, activity.fields.keys())
+    fields = activity.fields.keys()
+    return timeline(pages, days, activity.most, taken_back, activity.generation, fields, since)
 
 
 def _leaves(definition: DerivedDocument, derived: Derived) -> list[Shown]:

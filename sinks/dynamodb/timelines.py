@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 
 from idgraph.model.errors import UnstorableError
 from idgraph.model.store import NEW, FragmentWrite
-from idgraph.model.timelines import DueEntry, PageKey
+from idgraph.model.timelines import BEGINNING, EVERY_DAY, DueEntry, PageKey, Since
 from sinks.aws_connection import Retry
 from sinks.dynamodb import items
 from sinks.dynamodb.client import Item, Statement
@@ -62,7 +62,7 @@ class DynamoTimelines(DynamoTables):
         return {stems[stem]: page for stem, page in self._that_count(found)}
 
     def timelines(
-        self, ids: Collection[str], activities: Collection[str] | None = None
+        self, ids: Collection[str], activities: Collection[str] | None = None, since: Since = EVERY_DAY
     ) -> dict[str, dict[PageKey, bytes]]:
         names = {_OF_FRAGMENT + self.names(each): each for each in ids}
         read: list[Item] = []
@@ -76,7 +76,8 @@ class DynamoTimelines(DynamoTables):
         for (name, stem), page in self._that_count(read):
             key = _page_key(stem)
             if activities is None or key.activity in activities:
-                timelines[names[name]][key] = page
+                is_cut = key.day < since.get(key.activity, key.day)
+                timelines[names[name]][key] = page[:BEGINNING] if is_cut else page
         return dict(timelines)
 
     def plan(self, due: Collection[DueEntry]) -> None:

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Collection, Sequence
+from itertools import chain
 
 from idgraph.model.store import FragmentWrite
-from idgraph.model.timelines import DueEntry, PageKey
+from idgraph.model.timelines import BEGINNING, EVERY_DAY, DueEntry, PageKey, Since
 from sinks.sqlite import outbox
 from sinks.sqlite.database import among, marks
 from sinks.sqlite.tombstones import SqliteTables
@@ -47,14 +48,17 @@ class SqliteTimelines(SqliteTables):
         return self._file.read(read_pages) if keys else {}
 
     def timelines(
-        self, ids: Collection[str], activities: Collection[str] | None = None
+        self, ids: Collection[str], activities: Collection[str] | None = None, since: Since = EVERY_DAY
     ) -> dict[str, dict[PageKey, bytes]]:
         def read_timelines(connection: sqlite3.Connection) -> dict[str, dict[PageKey, bytes]]:
-            query, asked = "SELECT activity, day, entries FROM timelines WHERE fragment = ?", activities or ()
+            bounds = list(chain.from_iterable(since.items()))
+            cut = "activity = ? AND day < ? OR " * len(since)
+            query = f"SELECT activity, day, iif({cut}FALSE, substr(entries, 1, {BEGINNING}), entries) "
+            query += "FROM timelines WHERE fragment = ?"
             if activities is not None:
-                query += f" AND activity IN ({marks(len(asked))})"
+                query += f" AND activity IN ({marks(len(activities))})"
             found = {
-                fragment_id: connection.execute(query, (number, *asked)).fetchall()
+                fragment_id: connection.execute(query, (*bounds, number, *(activities or ()))).fetchall()
                 for fragment_id, number in _numbers(connection, ids).items()
             }
             return {

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from idgraph.model.store import NEW, FragmentWrite, OutboxEntry, ProfileStore
-from idgraph.model.timelines import DueEntry, PageKey
+from idgraph.model.timelines import BEGINNING, DueEntry, PageKey
 from idgraph.model.tombstones import NO_EPOCH
 from tests.contracts.conftest import DURABLE, long_on_servers
 from tests.contracts.implementations import Implementation
@@ -54,6 +54,29 @@ def test_pages_are_written_with_their_fragment_and_read_by_key_and_activity(stor
     assert store.timelines(ids, []) == store.timelines([], [ORDERS]) == {}
     assert store.timelines(ids, ["order"]) == {}
     assert store.timelines(ids) == store.timelines(ids, [VISITS, ORDERS])
+
+
+def test_of_pages_of_earlier_days_only_the_beginning_is_read(store: ProfileStore) -> None:
+    pages = {
+        PageKey(activity, day): bytes([day + 10]) * (BEGINNING + more)
+        for activity in (ORDERS, VISITS)
+        for day, more in ((-9, 5000), (-1, 0), (3, -1), (4, 1), (5, 70_000))
+    }
+    assert store.write([write("a:1", NEW, pages), write("a:2", NEW, {FIRST: b"1"})]) == set()
+    found = store.timelines(["a:1", "a:2"], None, {ORDERS: 4, "unknown": 9})
+    assert found["a:2"] == {FIRST: b"1"}
+    assert found["a:1"] == {
+        key: page[:BEGINNING] if key.activity == ORDERS and key.day < 4 else page
+        for key, page in pages.items()
+    }
+    bounds = {ORDERS: -1, VISITS: 99}
+    found = store.timelines(["a:1"], [ORDERS, VISITS], bounds)
+    assert found["a:1"] == {
+        key: page[:BEGINNING] if key.day < bounds[key.activity] else page for key, page in pages.items()
+    }
+    assert store.timelines(["a:1"], [VISITS], {ORDERS: 99})["a:1"] == {
+        key: page for key, page in pages.items() if key.activity == VISITS
+    }
 
 
 def test_a_page_is_replaced_as_a_whole_and_removed_by_an_empty_one(store: ProfileStore) -> None:

@@ -7,6 +7,7 @@ from typing import Any, TypeAlias
 
 from idgraph.model import paths
 from idgraph.model.behaviour import AppliedModel, DerivedDocument, Pattern, SessionWindow, Window
+from idgraph.model.durations import milliseconds
 from idgraph.model.errors import SpecError, TransformError
 from idgraph.model.timelines import Entry
 from transforms.behaviour.models import LoadModel, ModelDerivation, no_models
@@ -43,11 +44,19 @@ class Derivation:
         self.reads = tuple(reads)
         """The paths at or below which all attributes stand that it reads; the empty path: anywhere."""
         self._function, self._at_each = function, at_each
-        self._begin = span("all" if definition.window is None else definition.window.over).begin
+        sessions = definition.sessions
+        one = definition.window or sessions
+        self._begin = span("all" if one is None else one.over).begin
+        self._before = milliseconds(sessions.gap) + milliseconds(sessions.cap) if sessions else 0
 
     def reads_from(self, now: int) -> int | None:
-        """The time from which entries matter as of `now` and later: older ones change nothing, and need not be read. None: all may."""
-        return self._begin(now)
+        """The time from which entries matter as of `now` and later, where the result `is_settled`. None: all may."""
+        begin = self._begin(now)
+        return None if begin is None else begin - self._before
+
+    def is_settled(self, derived: Derived) -> bool:
+        """Whether no entry of before `whole_from` can change a result. The last session is looked for as far back as there are any."""
+        return derived.is_complete and (self.definition.sessions is None or "last.begin" in derived.leaves)
 
     def of(
         self,

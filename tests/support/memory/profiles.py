@@ -19,7 +19,7 @@ from idgraph.model.store import (
     SharedIdentifiers,
     StoredFragment,
 )
-from idgraph.model.timelines import DueEntry, PageKey
+from idgraph.model.timelines import BEGINNING, EVERY_DAY, DueEntry, PageKey, Since
 from idgraph.model.tombstones import NO_EPOCH, FragmentSummary, Tombstone, TombstoneNames
 
 
@@ -230,12 +230,12 @@ class MemoryProfileStore:
             }
 
     def timelines(
-        self, ids: Collection[str], activities: Collection[str] | None = None
+        self, ids: Collection[str], activities: Collection[str] | None = None, since: Since = EVERY_DAY
     ) -> dict[str, dict[PageKey, bytes]]:
         with self._lock():
             found = {
                 name: {
-                    key: page
+                    key: page[:BEGINNING] if key.day < since.get(key.activity, key.day) else page
                     for key, page in self._pages.get(name, {}).items()
                     if activities is None or key.activity in activities
                 }
