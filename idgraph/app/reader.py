@@ -16,9 +16,10 @@ from idgraph.app.adapters.key_providers import ensure_keyring
 from idgraph.app.entrance import OneCaller, local_operator, service_of
 from idgraph.app.settings.document import Settings, load_of
 from idgraph.app.terminal import counted
+from idgraph.model.durations import time_zone as known_zone
 from idgraph.model.errors import QueryError, StoreError
 from idgraph.model.identifiers import Identifier, given_identifier
-from idgraph.model.queries import Order, Query
+from idgraph.model.queries import Order, Query, in_time_zone
 from idgraph.model.query_language import parse_query, warnings
 from profile_service.reader import Profile, ProfileReader
 from profile_service.service import ProfileService
@@ -253,28 +254,30 @@ class Reader:
         sort: str | None = None,
         reveal: bool = False,
         purpose: str = PURPOSE,
+        time_zone: str = "UTC",
     ) -> Page:
         """A page of the profiles that match clauses as on the command line, such as `demographics.age>=30`. `sort` is an
-        attribute path, with `-` before it for the largest first. Raises QueryError."""
+        attribute path, with `-` before it for the largest first. `time_zone` is that of moments such as `today`. Raises
+        QueryError."""
         reader = self.current()
         order = None if sort is None else Order(sort.removeprefix("-"), sort.startswith("-"))
-        query = self._query(words, () if order is None else (order.path,))
+        query = self._query(words, time_zone, () if order is None else (order.path,))
         result = reader.search(query, limit, cursor, reveal, order)
         self._record(reveal, purpose, result.profiles)
         self._require_keyring(bool(result.profiles))
         self._report(reader)
         return Page(result.profiles, reader, result.cursor)
 
-    def count(self, *words: str) -> int:
-        """The number of profiles that match; of all profiles without words. Raises QueryError."""
-        count = self.current().count(self._query(words))
+    def count(self, *words: str, time_zone: str = "UTC") -> int:
+        """The number of profiles that match; of all profiles without words. `time_zone` as of `search`. Raises QueryError."""
+        count = self.current().count(self._query(words, time_zone))
         self._require_keyring(bool(count))
         return count
 
-    def facets(self, path: str, *words: str, limit: int = 10) -> list[FacetCount]:
-        """The most frequent values of an attribute among the profiles that match, each with their number. Raises
-        QueryError."""
-        return self.current().facets(self._query(words, (path,)), [path], limit)[path]
+    def facets(self, path: str, *words: str, limit: int = 10, time_zone: str = "UTC") -> list[FacetCount]:
+        """The most frequent values of an attribute among the profiles that match, each with their number. `time_zone` as of
+        `search`. Raises QueryError."""
+        return self.current().facets(self._query(words, time_zone, (path,)), [path], limit)[path]
 
     def features(
         self,
@@ -347,9 +350,12 @@ class Reader:
             self._read_at = time.monotonic()
         return self._reader
 
-    def _query(self, words: Sequence[str], others: Sequence[str] = ()) -> Query:
+    def _query(self, words: Sequence[str], zone: str, others: Sequence[str] = ()) -> Query:
         reader = self.current()
-        query = parse_query(words, reader.types().get, reader.time_of)
+        try:
+            query = in_time_zone(parse_query(words, reader.types().get, reader.time_of), known_zone(zone))
+        except ValueError as error:
+            raise QueryError(str(error)) from None
         for warning in warnings(query, reader.types(), reader.found_type, others):
             log.warning("%s", warning)
         return query

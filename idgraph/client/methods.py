@@ -176,8 +176,8 @@ def path_of(segments: Sequence[str]) -> str:
     return "/v1/" + "/".join(quote(each, safe="") for each in segments)
 
 
-def query_body(query: str | list[Any]) -> dict[str, Any]:
-    return {"q": query} if isinstance(query, str) else {"query": query}
+def query_body(query: str | list[Any], time_zone: str) -> dict[str, Any]:
+    return {"q" if isinstance(query, str) else "query": query, "time_zone": time_zone}
 
 
 def lookup_request(identifiers: Sequence[str], reading: Reading) -> Request:
@@ -242,11 +242,14 @@ class Methods:
         *,
         sort: str | None = None,
         page: int = 100,
+        time_zone: str = "UTC",
         **reading: Unpack[Reading],
     ) -> Pages[Profile]:
-        """All profiles that match, in the search language or as JSON conditions."""
+        """All profiles that match, in the search language or as JSON conditions. `time_zone` is that of moments such as `today`."""
         more = {"sort": sort, "limit": page, **reading_body(reading)}
-        return by_cursor(Request("POST", "/v1/search", query_body(query) | more), "body", self.report)
+        return by_cursor(
+            Request("POST", "/v1/search", query_body(query, time_zone) | more), "body", self.report
+        )
 
     @Paged
     def members(self, segment: str, *, view: str | None = None, page: int = 100) -> Pages[Profile]:
@@ -282,19 +285,22 @@ class Methods:
         return request, lambda answer: follow(answer) if answer["items"] else ([], None)
 
     @Method
-    def count(self, query: str | list[Any] = "") -> Asked[int]:
-        """The number of profiles that match."""
+    def count(self, query: str | list[Any] = "", *, time_zone: str = "UTC") -> Asked[int]:
+        """The number of profiles that match. `time_zone` as of `search`."""
 
         def number(answer: Any) -> int:
             self.report(answer)
             return int(answer["count"])
 
-        return Request("POST", "/v1/search/count", query_body(query)), number
+        return Request("POST", "/v1/search/count", query_body(query, time_zone)), number
 
     @Method
-    def facets(self, path: str, query: str | list[Any] = "", limit: int = 10) -> Asked[list[tuple[Any, int]]]:
-        """The most frequent values of an attribute among the profiles that match, each with their number."""
-        body = query_body(query) | {"paths": [path], "limit": limit}
+    def facets(
+        self, path: str, query: str | list[Any] = "", limit: int = 10, *, time_zone: str = "UTC"
+    ) -> Asked[list[tuple[Any, int]]]:
+        """The most frequent values of an attribute among the profiles that match, each with their number. `time_zone` as of
+        `search`."""
+        body = query_body(query, time_zone) | {"paths": [path], "limit": limit}
 
         def values(answer: Any) -> list[tuple[Any, int]]:
             self.report(answer)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Annotated, Literal, NamedTuple, Self
+from typing import Annotated, Any, Literal, NamedTuple, Self
 
-from pydantic import AwareDatetime, Field, model_validator
+from pydantic import AwareDatetime, Discriminator, Field, Tag, model_validator
 
 from idgraph.model.attributes import DataType
 from idgraph.model.documents import Definition, FrozenDocument
@@ -87,6 +87,20 @@ class CalendarPeriod(FrozenDocument):
     time_zone: TimeZone = "UTC"
 
 
+def _form_of(over: Any) -> str:
+    return (
+        "all" if over == "all" else "a period" if isinstance(over, Mapping | CalendarPeriod) else "duration"
+    )
+
+
+# The form that is meant is known, so that its problem alone is reported.
+_Lasting = Annotated[Duration, Tag("duration")]
+_All = Annotated[Literal["all"], Tag("all")]
+_Period = Annotated[CalendarPeriod, Tag("a period")]
+Over = Annotated[_Lasting | _Period | _All, Discriminator(_form_of)]
+OverTime = Annotated[_Lasting | _All, Discriminator(lambda over: "all" if over == "all" else "duration")]
+
+
 class Window(FrozenDocument):
     """An aggregate of an activity's entries over a time that ends now.
 
@@ -100,7 +114,7 @@ class Window(FrozenDocument):
     ] = "count"
     field: Name | None = Field(default=None, description="Whose values; `count` alone needs none.")
     condition: Expression | None = Field(default=None, description="JMESPath on an entry's fields.")
-    over: Duration | CalendarPeriod | Literal["all"] = Field(
+    over: Over = Field(
         default="all", description="The last such time, as `30d`; a calendar period; or `all`."
     )
     k: int = Field(default=10, ge=1, le=1000, description="Of `last_k` and `top_k`.")
@@ -120,9 +134,7 @@ class SessionWindow(FrozenDocument):
     condition: Expression | None = None
     gap: Duration = Field(default="30m", description="A longer pause than this ends a session.")
     cap: Duration = Field(default="24h", description="A session is no longer than this.")
-    over: Duration | Literal["all"] = Field(
-        default="30d", description="`count` is of sessions that begin within it."
-    )
+    over: OverTime = Field(default="30d", description="`count` is of sessions that begin within it.")
     fields: tuple[Name, ...] = Field(
         default=(), max_length=20, description="Whose values of the first and the last entry are given."
     )
@@ -152,7 +164,7 @@ class Pattern(FrozenDocument):
         description="Where the next match may begin: `past_last_row`, `to_next_row`, or at the first or last entry of a variable, "
         "as `to_first B`, `to_last B`.",
     )
-    over: Duration | Literal["all"] = Field(
+    over: OverTime = Field(
         default="all",
         description="Matches count that end within it; its begin is rounded as that of a window.",
     )

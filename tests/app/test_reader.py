@@ -95,6 +95,10 @@ def test_it_sorts_and_counts_values_as_the_command_line_does(filled: CommandLine
         shown = filled.json("search", *words, "--facet", "activity.platform", "--json")[0]["facets"]
         assert counted == {each["value"]: each["profiles"] for each in shown["activity.platform"]}
         assert profiles.count("demographics.agee=3") == 0
+        asked = "activity.lastSeenAt<today"
+        assert profiles.count(asked, time_zone="Asia/Tokyo") == profiles.count(f"{asked}@Asia/Tokyo")
+        with pytest.raises(library.QueryError, match="Nowhere"):
+            profiles.count(asked, time_zone="Nowhere")
     assert "demographics.agee" in caplog.text
 
 

@@ -131,6 +131,17 @@ def test_one_text_is_no_list_of_identifiers(client: ProfilesClient) -> None:
         list(client.lookups(USER))
 
 
+def test_moments_are_of_the_days_of_a_time_zone(client: ProfilesClient) -> None:
+    asked = "activity.lastSeenAt<today"
+    for zone in ("Asia/Tokyo", "Pacific/Apia"):
+        named = f"{asked}@{zone}"
+        assert client.count(asked, time_zone=zone) == client.count(named) > 0
+        assert len(list(client.search(asked, time_zone=zone))) == client.count(named)
+        assert client.facets("activity.platform", asked, time_zone=zone)
+    with pytest.raises(ProfileServiceError, match="Nowhere"):
+        client.count(asked, time_zone="Nowhere/City")
+
+
 @pytest.mark.parametrize("kind", [ProfilesClient, AsyncProfilesClient])
 def test_a_notebook_shows_readable_parameters(kind: Any) -> None:
     client = kind("http://127.0.0.1:9", "token")
@@ -141,9 +152,9 @@ def test_a_notebook_shows_readable_parameters(kind: Any) -> None:
             assert "Asked" not in shown
     names = list(inspect.signature(client.search).parameters)
     assert sorted(names) == sorted(
-        ["query", "sort", "page", "fields", "view", "provenance", "purpose", "show_identifiers"]
+        ["query", "sort", "page", "time_zone", "fields", "view", "provenance", "purpose", "show_identifiers"]
     )
-    assert names[:4] == ["query", "sort", "page", "fields"]
+    assert names[:5] == ["query", "sort", "page", "time_zone", "fields"]
 
 
 async def _listed(some: AsyncIterator[Any]) -> list[Any]:

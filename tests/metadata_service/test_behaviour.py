@@ -164,3 +164,15 @@ def test_an_activity_that_names_other_events_is_saved_with_a_warning(service: Ru
     narrowed = ORDER | {"condition": "total > `10`"}
     assert "generation" in put(service, "activities", narrowed).json()["warnings"][0]
     assert "warnings" not in put(service, "activities", ORDER | {"generation": 1}).json()
+
+
+@pytest.mark.parametrize(
+    ("over", "pointer"),
+    [("thirty", "/window/over"), ({"calendar": "decade"}, "/window/over/calendar"), (5, "/window/over")],
+)
+def test_a_time_that_cannot_be_is_one_problem(service: Running, over: Any, pointer: str) -> None:
+    put(service, "activities", ORDER)
+    answer = put(
+        service, "derived-attributes", COUNT | {"window": {"activity": "order", "over": over}}
+    ).json()
+    assert [each["pointer"] for each in answer["errors"]] == [pointer]
