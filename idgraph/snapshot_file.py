@@ -4,31 +4,14 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
 
 from pydantic import ValidationError
 
 from idgraph.files import write_atomically
-from idgraph.model.attributes import Catalogue
-from idgraph.model.snapshots import MetadataSnapshot
+from idgraph.model.snapshots import MetadataSnapshot, PinnedSnapshot
 
 log = logging.getLogger(__name__)
-
-
-class PinnedSnapshot(NamedTuple):
-    """A snapshot with the ETag that distinguishes it from all others; and for readers where the catalogue and the models
-    that no definition in force names are."""
-
-    etag: str
-    snapshot: MetadataSnapshot
-    catalogue: Callable[[], Catalogue] | None = None
-    model: Callable[[str], bytes | None] | None = None
-
-    def known(self) -> Catalogue:
-        """The catalogue; without one, of the attributes in the snapshot."""
-        return Catalogue.of(self.snapshot.attributes) if self.catalogue is None else self.catalogue()
 
 
 class SnapshotFile:

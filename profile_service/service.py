@@ -22,7 +22,7 @@ from idgraph.model.index import ProfileIndex
 from idgraph.model.queries import Query as SearchQuery
 from idgraph.model.query_cost import REQUEST_COST
 from idgraph.model.query_language import warnings
-from idgraph.model.snapshots import MetadataSnapshot
+from idgraph.model.snapshots import MetadataSnapshot, PinnedSnapshot
 from idgraph.model.store import ProfileStore
 from idgraph.web.audit import AuditLog
 from idgraph.web.limits import charge
@@ -76,17 +76,10 @@ class ReadingAdapters(Protocol):
     def blind_index(self) -> BlindIndex: ...
 
 
-class Edition(NamedTuple):
-    """A snapshot and its ETag, by which editions are told apart."""
-
-    etag: str
-    snapshot: MetadataSnapshot
-
-
 class Followed(Protocol):
     """The snapshot and the callers that hold now."""
 
-    def edition(self) -> Edition: ...
+    def edition(self) -> PinnedSnapshot: ...
     def catalogue(self) -> Catalogue: ...
     def model(self, digest: str) -> bytes | None: ...
     def caller(self, token: str) -> Caller | None: ...

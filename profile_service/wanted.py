@@ -25,8 +25,9 @@ from profile_service.reader import Profile, ProfileReader, SearchResult
 from profile_service.visibility import NOTHING_GRANTED, Granted
 
 if TYPE_CHECKING:
+    from idgraph.model.snapshots import PinnedSnapshot
     from profile_service.api.views import View
-    from profile_service.service import Edition, ProfileService
+    from profile_service.service import ProfileService
 
 
 class Wanted:
@@ -174,7 +175,7 @@ class Question(NamedTuple):
     granted: Granted
 
     @classmethod
-    def of(cls, caller: Caller, identifier: Identifier, edition: Edition) -> Question:
+    def of(cls, caller: Caller, identifier: Identifier, edition: PinnedSnapshot) -> Question:
         granted = caller.granted(datetime.now(UTC)) if caller.grants else NOTHING_GRANTED
         return cls(identifier, edition.etag, caller.clearance, granted)
 

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from idgraph.snapshot_file import PinnedSnapshot, SnapshotFile, kept_snapshot
+from idgraph.model.snapshots import PinnedSnapshot
+from idgraph.snapshot_file import SnapshotFile, kept_snapshot
 from tests.retail import attribute, snapshot, spec
 
 

@@ -19,8 +19,8 @@ from benchmarks.workload import events
 from idgraph.app import metadata_access, wiring
 from idgraph.model.attributes import DataType
 from idgraph.model.schema_changes import SchemaChange
-from idgraph.model.snapshots import MetadataSnapshot
-from idgraph.snapshot_file import PinnedSnapshot, SnapshotFile
+from idgraph.model.snapshots import MetadataSnapshot, PinnedSnapshot
+from idgraph.snapshot_file import SnapshotFile
 from ingestion.spark.sent_snapshots import SnapshotSender, packed
 from sinks.http.metadata import MetadataClient
 from transforms.spec.mapping import CompiledSnapshot

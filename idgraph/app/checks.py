@@ -11,12 +11,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
 from functools import partial
 from http import HTTPStatus
-from http.client import HTTPException
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
-from urllib.error import HTTPError
 
 from idgraph.app import metadata_access, wiring
 from idgraph.app.adapters import indexes, stores
@@ -39,7 +37,7 @@ from idgraph.model.formats import UPGRADES, FormatRange, formats_of
 from idgraph.model.kafka import kafka_sources
 from idgraph.model.pulsar import pulsar_sources
 from idgraph.model.queries import Query
-from sinks.http.snapshot import opener
+from sinks.http.connection import ask_once
 
 SQLITE_FILES = stores.PROFILES, stores.DATA_KEYS, stores.DEAD_LETTERS, stores.DEAD_LETTER_KEYS
 LEAST_FREE_BYTES = 256 << 20
@@ -276,14 +274,15 @@ def _is_foreign(url: str) -> bool:
     if not url.startswith("http://"):
         return False
     try:
-        with opener("http").open(f"{url}/health/live", timeout=metadata_access.QUICK_SECONDS) as answer:
-            return bool(json.loads(answer.read(1 << 10)) != {"status": "ok"})
-    except HTTPError as error:
-        return error.code < HTTPStatus.INTERNAL_SERVER_ERROR
-    except (HTTPException, ValueError):
+        answer = ask_once(f"{url}/health/live", metadata_access.QUICK_SECONDS)
+        if answer is None:
+            return False  # Nothing, or something that takes its time.
+        status, body = answer
+        if status != HTTPStatus.OK:
+            return status < HTTPStatus.INTERNAL_SERVER_ERROR
+        return bool(json.loads(body) != {"status": "ok"})
+    except ValueError:
         return True
-    except OSError:
-        return False  # Nothing, or something that takes its time.
 
 
 def _kafka(settings: Settings) -> Iterator[Finding]:

@@ -21,7 +21,7 @@ from idgraph.app.adapters.shared_state import open_documents
 from idgraph.model.callers import Caller, Scope
 from idgraph.model.errors import ProfileIndexError, ProfileServiceError, QueryError
 from idgraph.model.identifiers import given_identifier
-from profile_service.service import Edition, Followed, ProfileService, ReadingAdapters
+from profile_service.service import Followed, ProfileService, ReadingAdapters
 from profile_service.wanted import Wanted
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from idgraph.app.wiring import ReadResources
     from idgraph.client import ProfilesClient
     from idgraph.model.shared_documents import SharedDocuments
-    from idgraph.snapshot_file import PinnedSnapshot
+    from idgraph.model.snapshots import PinnedSnapshot
     from idgraph.web.openid import Identity
     from profile_service.links import Links
 
@@ -58,14 +58,14 @@ class OneCaller:
     """The snapshot and the caller of one command, in place of those that a service follows."""
 
     def __init__(self, pinned: PinnedSnapshot, caller: Caller) -> None:
-        self._edition = Edition(pinned.etag, pinned.snapshot)
+        self._pinned = pinned
         self.catalogue = cache(pinned.known)
         self.model = pinned.model or pinned.snapshot.models.get
         self._caller = caller
 
-    def edition(self) -> Edition:
+    def edition(self) -> PinnedSnapshot:
         """The snapshot."""
-        return self._edition
+        return self._pinned
 
     def caller(self, token: str) -> Caller | None:  # noqa: ARG002 - a command has none
         """Nobody."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,8 +13,8 @@ from idgraph.model.errors import ConfigError, MetadataError, UnauthorizedError
 if TYPE_CHECKING:
     from idgraph.app.settings.document import Settings
     from idgraph.model.attributes import Catalogue
+    from idgraph.model.snapshots import PinnedSnapshot
     from idgraph.signatures import PinnedKey
-    from idgraph.snapshot_file import PinnedSnapshot
     from idgraph.web.openid import OpenId
     from sinks.http.metadata import MetadataClient
 
@@ -166,20 +166,11 @@ def schema_journal(settings: Settings) -> Path:
 
 def newest_snapshot(settings: Settings) -> PinnedSnapshot | None:
     """The service's snapshot, or when it is away the flow's last one; the first with a catalogue that is read when it is needed."""
-    from functools import cache, partial
-
-    from idgraph.snapshot_file import PinnedSnapshot, kept_snapshot
-    from sinks.http.snapshot import fetch_snapshot
+    from idgraph.snapshot_file import kept_snapshot
 
     try:
-        place = settings.metadata.url, _reading_token(settings)
-        found = fetch_snapshot(*place, QUICK_SECONDS, settings.metadata.ca_file, pinned_key(settings))
-        if found is None:
-            # The client says what is wrong.
-            with reading_client(settings, QUICK_SECONDS) as client:
-                answer = client.snapshot(None, 0)
-                if answer is not None:
-                    found = PinnedSnapshot(answer.etag, answer.snapshot)
+        with reading_client(settings, QUICK_SECONDS) as client:
+            found = client.snapshot()
         if found is not None:
             return found._replace(
                 catalogue=cache(partial(_catalogue, settings)), model=partial(_model, settings)
@@ -194,29 +185,22 @@ def newest_snapshot(settings: Settings) -> PinnedSnapshot | None:
 
 
 def _catalogue(settings: Settings) -> Catalogue:
-    from idgraph.model.attributes import Catalogue
-    from sinks.http.snapshot import fetch_catalogue
-
-    place = settings.metadata.url, _reading_token(settings)
-    content = fetch_catalogue(*place, QUICK_SECONDS, settings.metadata.ca_file)
-    try:
-        return Catalogue.model_validate_json(content)
-    except ValueError:
-        raise MetadataError("the metadata service's answer is no catalogue") from None
+    with reading_client(settings, QUICK_SECONDS) as client:
+        found = client.catalogue()
+    if found is None:
+        raise MetadataError("the metadata service gave no catalogue")
+    return found[0]
 
 
 def _model(settings: Settings, digest: str) -> bytes | None:
-    from sinks.http.snapshot import fetch_model
-
-    place = settings.metadata.url, _reading_token(settings)
-    return fetch_model(*place, QUICK_SECONDS, digest, settings.metadata.ca_file)
+    with reading_client(settings, QUICK_SECONDS) as client:
+        return client.model(digest)
 
 
 def snapshot_to_read_by(settings: Settings) -> PinnedSnapshot:
     """The newest snapshot, or if there is none at all one under which every value is protected."""
     from idgraph.model.attributes import EncryptionLevel
-    from idgraph.model.snapshots import DiscoveryDefaults, MetadataSnapshot
-    from idgraph.snapshot_file import PinnedSnapshot
+    from idgraph.model.snapshots import DiscoveryDefaults, MetadataSnapshot, PinnedSnapshot
 
     found = newest_snapshot(settings)
     if found is None:

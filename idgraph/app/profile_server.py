@@ -24,7 +24,6 @@ from idgraph.app.shared_flows import SharedFlows
 from idgraph.jobs.features.served import PAUSE_SECONDS, ServedLookups
 from idgraph.model.triggers import topic_receiver
 from idgraph.repeating import Outage, Repeating
-from idgraph.snapshot_file import PinnedSnapshot
 from idgraph.web.limits import RateLimit
 from idgraph.web.metrics import log_requests, metrics_of_processes
 from idgraph.web.server import Transport, secret_of_processes, serve, serve_by_processes, serving
@@ -112,7 +111,7 @@ def application(settings: Settings, secret: bytes | None = None) -> Iterator[Fas
             jobs = stack.enter_context(
                 JobThreads(
                     settings,
-                    lambda: PinnedSnapshot(*following.edition(), following.catalogue),
+                    lambda: following.edition()._replace(catalogue=following.catalogue),
                     client.protected_places,
                     secret,
                 )

@@ -46,8 +46,8 @@ if TYPE_CHECKING:
     from idgraph.model.index import IndexRules, ProfileIndex
     from idgraph.model.jobs import JobRecord
     from idgraph.model.shared_documents import SharedDocuments
+    from idgraph.model.snapshots import PinnedSnapshot
     from idgraph.model.store import ProfileStore
-    from idgraph.snapshot_file import PinnedSnapshot
     from idgraph.web.audit import AuditLog
     from ingestion.spark.workers import WorkerPlan, WorkerResources
     from profile_service.reader import ProfileReader

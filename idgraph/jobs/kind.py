@@ -23,12 +23,11 @@ if TYPE_CHECKING:
     from idgraph.model.jobs import JobKind, JobRecord, Requester
     from idgraph.model.pulsar import Bound
     from idgraph.model.schema_changes import SchemaChange
-    from idgraph.model.snapshots import MetadataSnapshot
+    from idgraph.model.snapshots import MetadataSnapshot, PinnedSnapshot
     from idgraph.model.sources import SourceConfig
     from idgraph.model.specs import SpecDefinition
     from idgraph.model.tombstones import TombstoneNames
     from idgraph.projection.documents import IndexPolicies
-    from idgraph.snapshot_file import PinnedSnapshot
     from ingestion.sources.stream import Intake
     from ingestion.spark.workers import WorkerPlan, WorkerResources
     from ingestion.stages.outcomes import BatchReport

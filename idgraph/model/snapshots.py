@@ -8,12 +8,12 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import StrEnum
 from operator import attrgetter
-from typing import Self
+from typing import NamedTuple, Self
 
 from pydantic import Base64Bytes, Field
 
 from idgraph.model import paths
-from idgraph.model.attributes import AttributeMetadata, AttributeStatus, ReconciliationPolicy
+from idgraph.model.attributes import AttributeMetadata, AttributeStatus, Catalogue, ReconciliationPolicy
 from idgraph.model.behaviour import ActivityDocument, DerivedDocument
 from idgraph.model.classification import Classification, ClassificationLevels, EncryptionLevel
 from idgraph.model.documents import FrozenDocument
@@ -174,6 +174,20 @@ class MetadataSnapshot(FrozenDocument):
     @property
     def _seals_by_default(self) -> bool:
         return self.defaults.encryption is not EncryptionLevel.NONE
+
+
+class PinnedSnapshot(NamedTuple):
+    """A snapshot with the ETag that distinguishes it from all others; and for readers where the catalogue and the models
+    that no definition in force names are."""
+
+    etag: str
+    snapshot: MetadataSnapshot
+    catalogue: Callable[[], Catalogue] | None = None
+    model: Callable[[str], bytes | None] | None = None
+
+    def known(self) -> Catalogue:
+        """The catalogue; without one, of the attributes in the snapshot."""
+        return Catalogue.of(self.snapshot.attributes) if self.catalogue is None else self.catalogue()
 
 
 def _is_decided_sealed(attribute: AttributeMetadata) -> bool:

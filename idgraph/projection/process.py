@@ -17,11 +17,10 @@ from typing import Any
 
 from idgraph.model.errors import ProfileIndexError
 from idgraph.model.index import IndexRules
-from idgraph.model.snapshots import MetadataSnapshot
+from idgraph.model.snapshots import MetadataSnapshot, PinnedSnapshot
 from idgraph.projection.parts import Projected
 from idgraph.projection.projection import Projection
 from idgraph.repeating import message_of
-from idgraph.snapshot_file import PinnedSnapshot
 from transforms.schema.diff import AttributeTree
 
 END_SECONDS = 5.0

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Protocol
 
 from idgraph.model.errors import FlowStoppedError, MetadataError, SnapshotSignatureError, UnauthorizedError
-from idgraph.model.snapshots import MetadataSnapshot
+from idgraph.model.snapshots import PinnedSnapshot
 from idgraph.repeating import Outage, Repeating
-from idgraph.snapshot_file import PinnedSnapshot, SnapshotFile, kept_snapshot
+from idgraph.snapshot_file import SnapshotFile, kept_snapshot
 
 log = logging.getLogger(__name__)
 
@@ -21,8 +21,8 @@ LONG_POLL_SECONDS = 10.0
 class SnapshotSource(Protocol):
     """The metadata service as a pipeline sees it."""
 
-    def snapshot(self, etag: str | None, wait: float) -> tuple[MetadataSnapshot, str] | None:
-        """The snapshot and its ETag; None if it is still `etag` after up to `wait` seconds. Raises
+    def snapshot(self, etag: str | None, wait: float) -> PinnedSnapshot | None:
+        """The snapshot; None if its ETag is still `etag` after up to `wait` seconds. Raises
         MetadataError when the service is away, UnauthorizedError when it refuses the token."""
         ...
 
@@ -104,11 +104,10 @@ class SnapshotFollower:
         meanwhile = f"snapshot {self.current().snapshot.version} stays in force"
         self._outage.show_error(error, meanwhile, serious=(UnauthorizedError, SnapshotSignatureError))
 
-    def _take(self, answer: tuple[MetadataSnapshot, str]) -> None:
-        snapshot, etag = answer
-        self._current = PinnedSnapshot(etag, snapshot)
+    def _take(self, answer: PinnedSnapshot) -> None:
+        self._current = answer
         try:
-            self._cache.keep(self._current)
+            self._cache.keep(answer)
         except OSError as error:
             # In force all the same: only the next start would miss it.
             log.warning("%s: the snapshot cannot be kept: %s", self._cache.path, error.strerror)

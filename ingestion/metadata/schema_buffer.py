@@ -19,9 +19,8 @@ from cachetools import LRUCache
 from idgraph.model.classification import Proposal
 from idgraph.model.errors import NotFoundError, RefusedError, StoreError
 from idgraph.model.schema_changes import RefusedSchemaChange, SchemaChange, SchemaUpdates
-from idgraph.model.snapshots import DiscoveryDefaults
+from idgraph.model.snapshots import DiscoveryDefaults, PinnedSnapshot
 from idgraph.repeating import Outage, Repeating
-from idgraph.snapshot_file import PinnedSnapshot
 from ingestion.metadata.schema_journal import SchemaJournal, WaitingChanges
 
 log = logging.getLogger(__name__)

@@ -25,8 +25,8 @@ from idgraph.model.backoff import Backoff
 from idgraph.model.dead_letters import DeadLetters
 from idgraph.model.errors import FlowStoppedError, IdgraphError, StoreError, UnreadableRecordError
 from idgraph.model.flows import SourceHold
+from idgraph.model.snapshots import PinnedSnapshot
 from idgraph.model.sources import DeadLetterLimits, FlowConfig, SourceConfig
-from idgraph.snapshot_file import PinnedSnapshot
 from ingestion.metadata.follower import SnapshotFollower
 from ingestion.metadata.schema_buffer import SchemaBuffer
 from ingestion.sources.held import HeldSources, specs_for

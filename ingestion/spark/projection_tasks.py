@@ -11,10 +11,10 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TypeVar
 
+from idgraph.model.snapshots import PinnedSnapshot
 from idgraph.model.store import MOST_SHARES, OutboxShare
 from idgraph.projection.parts import Projected, Work
 from idgraph.projection.projection import Projection
-from idgraph.snapshot_file import PinnedSnapshot
 from ingestion.spark.micro_batch import collected
 from ingestion.spark.sent_snapshots import SentSnapshot, SnapshotSender
 from ingestion.spark.session import Session, unless_gone

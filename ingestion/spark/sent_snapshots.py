@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from idgraph.files import write_unflushed
-from idgraph.model.snapshots import MetadataSnapshot
-from idgraph.snapshot_file import PinnedSnapshot, SnapshotFile, kept_snapshot
+from idgraph.model.snapshots import MetadataSnapshot, PinnedSnapshot
+from idgraph.snapshot_file import SnapshotFile, kept_snapshot
 from ingestion.spark.checkpoints import is_done, query_id
 from transforms.spec.mapping import CompiledSnapshot
 

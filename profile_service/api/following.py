@@ -17,11 +17,10 @@ from idgraph.model.callers import (
     token_digest,
 )
 from idgraph.model.errors import SnapshotSignatureError
-from idgraph.model.snapshots import MetadataSnapshot
+from idgraph.model.snapshots import PinnedSnapshot
 from idgraph.repeating import Outage, Repeating
 from idgraph.web.openid import Identity
 from idgraph.web.refusals import NotReadyError
-from profile_service.service import Edition
 
 LONG_POLL_SECONDS = 10.0
 CALLERS_SECONDS = 1.0
@@ -34,7 +33,7 @@ _UNBOUND = CallerRights(clearance=100, may_reveal=True, scopes=frozenset(Scope))
 class MetadataSource(Protocol):
     """The metadata service as the profile service sees it. Every method raises MetadataError."""
 
-    def snapshot(self, etag: str | None, wait: float) -> tuple[MetadataSnapshot, str] | None: ...
+    def snapshot(self, etag: str | None, wait: float) -> PinnedSnapshot | None: ...
     def catalogue(self, etag: str | None, wait: float) -> tuple[Catalogue, str] | None: ...
     def model(self, digest: str) -> bytes | None: ...
     def callers(self, etag: str | None, wait: float) -> tuple[CallerList, str] | None: ...
@@ -51,7 +50,7 @@ class Following:
 
     def __init__(self, source: MetadataSource) -> None:
         self._source = source
-        self._edition: Edition | None = None
+        self._edition: PinnedSnapshot | None = None
         self._catalogue: tuple[Catalogue, str] | None = None
         self._callers: dict[str, Caller] | None = None
         self._callers_etag: str | None = None
@@ -73,7 +72,7 @@ class Following:
             # A long poll is not waited for.
             thread.close(0)
 
-    def edition(self) -> Edition:
+    def edition(self) -> PinnedSnapshot:
         """The newest snapshot. Raises NotReadyError."""
         if self._edition is None:
             raise NotReadyError("the metadata service has not answered yet")
@@ -147,9 +146,7 @@ class Following:
     def _follow_snapshot(self) -> None:
         known = self._edition
         answer = self._source.snapshot(known and known.etag, 0 if known is None else LONG_POLL_SECONDS)
-        if answer is not None:
-            snapshot, etag = answer
-            self._edition = Edition(etag, snapshot)
+        self._edition = answer or known
 
     def _follow_catalogue(self) -> None:
         known = self._catalogue

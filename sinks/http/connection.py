@@ -24,9 +24,9 @@ from idgraph.model.errors import (
     first_few,
 )
 from idgraph.model.transport import client_options
-from sinks.http.snapshot import NO_ANSWER
 
 PAGE = 1000
+FIRST_BYTES = 4096
 REFUSED_SPEC = "/v1/specs"
 
 _REFUSALS = frozenset(
@@ -89,7 +89,9 @@ class MetadataConnection:
                 if answer.status_code == httpx.codes.UNAUTHORIZED and self._renew():
                     answer = self._client.request(method, path, **request)
         except httpx.ConnectError as error:
-            raise MetadataError(f"{place}: {NO_ANSWER.format(type(error).__name__)}") from error
+            raise MetadataError(
+                f"{place}: no answer ({type(error).__name__}); is the service up? `idgraph serve metadata` starts it"
+            ) from error
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             raise MetadataError(f"{place}: no answer ({type(error).__name__})") from error
         if answer.status_code == httpx.codes.ACCEPTED:
@@ -174,6 +176,19 @@ class MetadataConnection:
 
     def __reduce__(self) -> str:
         raise TypeError("a metadata connection holds a token and is not pickled")
+
+
+def ask_once(url: str, timeout: float, token: str = "") -> tuple[int, bytes] | None:
+    """Status and first bytes of the answer to one GET, for who has no client; None without an answer. Raises ValueError for one
+    that is not HTTP."""
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    try:
+        with httpx.stream("GET", url, headers=headers, timeout=timeout, **client_options(url)) as answer:
+            return answer.status_code, next(answer.iter_bytes(FIRST_BYTES), b"")
+    except (httpx.RemoteProtocolError, httpx.DecodingError, httpx.InvalidURL) as error:
+        raise ValueError(type(error).__name__) from None
+    except httpx.TransportError:
+        return None
 
 
 def quoted(part: str) -> str:

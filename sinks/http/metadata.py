@@ -7,7 +7,7 @@ import logging
 import secrets
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NamedTuple, Self
+from typing import Self
 
 import httpx
 from pydantic import BaseModel
@@ -46,7 +46,7 @@ from idgraph.model.sandboxes import (
     SandboxRecord,
 )
 from idgraph.model.schema_changes import RefusedSchemaChange, SchemaChange
-from idgraph.model.snapshots import DiscoveryDefaults, MetadataSnapshot
+from idgraph.model.snapshots import DiscoveryDefaults, MetadataSnapshot, PinnedSnapshot
 from idgraph.model.spec_use import SpecUse
 from idgraph.model.specs import SpecDefinition, SpecDocument
 from idgraph.model.triggers import TriggerDefinition, TriggerDocument
@@ -58,13 +58,6 @@ log = logging.getLogger(__name__)
 
 MAX_CHANGES = 5000
 JSON = {"Content-Type": "application/json"}
-
-
-class FetchedSnapshot(NamedTuple):
-    """A snapshot with the ETag to ask for the next one."""
-
-    snapshot: MetadataSnapshot
-    etag: str
 
 
 class MetadataClient:
@@ -89,7 +82,7 @@ class MetadataClient:
         self._pinned = pinned
         self._models: dict[str, bytes] = {}
 
-    def snapshot(self, etag: str | None = None, wait: float = 0) -> FetchedSnapshot | None:
+    def snapshot(self, etag: str | None = None, wait: float = 0) -> PinnedSnapshot | None:
         """The snapshot, or None if it still has this ETag after `wait` seconds (at most 60)."""
         nonce = secrets.token_hex(16)
         answer = self._get_newer("/v1/snapshot", etag, wait, {NONCE_HEADER: nonce})
@@ -105,7 +98,7 @@ class MetadataClient:
             )
         snapshot = self._http.read(MetadataSnapshot, answer).with_models(self._kept_model)
         self._models = snapshot.models
-        return FetchedSnapshot(snapshot, answer.headers.get("ETag", ""))
+        return PinnedSnapshot(answer.headers.get("ETag", ""), snapshot)
 
     def _kept_model(self, digest: str) -> bytes | None:
         return self._models.get(digest) or self.model(digest)

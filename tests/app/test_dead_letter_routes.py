@@ -19,8 +19,7 @@ from idgraph.app.shared_flows import SharedFlows
 from idgraph.app.wiring import opened_to_read
 from idgraph.model.callers import Scope
 from idgraph.model.dead_letters import COMMIT, FRAGMENT, DeadLetterReason
-from idgraph.model.snapshots import MetadataSnapshot
-from idgraph.snapshot_file import PinnedSnapshot
+from idgraph.model.snapshots import MetadataSnapshot, PinnedSnapshot
 from idgraph.web.server import serving
 from profile_service.api import dead_letters as scanning
 from profile_service.api.app import create_app

@@ -21,7 +21,7 @@ from idgraph.jobs.job import PagedJob, Plan
 from idgraph.model.callers import Scope
 from idgraph.model.errors import JobStoppedError, ProfileIndexError, ProfileServiceError
 from idgraph.model.jobs import JobKind, Point, Progress, Requester
-from idgraph.snapshot_file import PinnedSnapshot
+from idgraph.model.snapshots import PinnedSnapshot
 from idgraph.web.server import serving
 from profile_service.api.app import create_app
 from profile_service.api.following import Following

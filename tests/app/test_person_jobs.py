@@ -22,9 +22,8 @@ from idgraph.jobs.erase.receipt import receipt_hash
 from idgraph.model.callers import Scope
 from idgraph.model.identity_rules import DEFAULT_RULES
 from idgraph.model.schema_changes import SchemaChange
-from idgraph.model.snapshots import DetectionMode, DiscoveryDefaults
+from idgraph.model.snapshots import DetectionMode, DiscoveryDefaults, PinnedSnapshot
 from idgraph.model.specs import SpecDocument
-from idgraph.snapshot_file import PinnedSnapshot
 from idgraph.web.server import serving
 from profile_service.api.app import create_app
 from profile_service.api.following import Following

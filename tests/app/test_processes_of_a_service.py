@@ -16,7 +16,7 @@ import httpx
 import pytest
 
 from idgraph.app.jobs.threads import MOST_RESULTS, RESULTS, JobThreads
-from idgraph.snapshot_file import PinnedSnapshot
+from idgraph.model.snapshots import PinnedSnapshot
 from idgraph.web import server
 from tests.app.conftest import CommandLine
 from tests.app.processes import ROOT

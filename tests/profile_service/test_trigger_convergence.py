@@ -25,10 +25,11 @@ from idgraph.model.events import RawRecord
 from idgraph.model.ledger import Crossing
 from idgraph.model.pins import PinRecord
 from idgraph.model.queries import Exists, Not, Term
+from idgraph.model.snapshots import PinnedSnapshot
 from idgraph.model.triggers import TriggerDocument
 from idgraph.projection.projection import Projection
 from profile_service.api.trigger_decisions import Decisions
-from profile_service.service import Edition, ProfileService
+from profile_service.service import ProfileService
 from profile_service.trigger_ledger import TriggerLedger
 from sinks.document_folder import DocumentFolder
 from tests.lanes import examples, is_thorough
@@ -71,8 +72,8 @@ class Following:
     def __init__(self, pipeline: Pipeline) -> None:
         self._pipeline = pipeline
 
-    def edition(self) -> Edition:
-        return Edition("1", self._pipeline.snapshot)
+    def edition(self) -> PinnedSnapshot:
+        return PinnedSnapshot("1", self._pipeline.snapshot)
 
     def catalogue(self) -> Catalogue:
         return Catalogue.of(self._pipeline.snapshot.attributes)

@@ -11,9 +11,9 @@ import pytest
 from idgraph.jobs.features.columns import Features
 from idgraph.model.identifiers import Identifier
 from idgraph.model.queries import Query, Range
-from idgraph.model.snapshots import MetadataSnapshot
+from idgraph.model.snapshots import MetadataSnapshot, PinnedSnapshot
 from idgraph.projection.projection import Projection
-from idgraph.snapshot_file import PinnedSnapshot, SnapshotFile, kept_snapshot
+from idgraph.snapshot_file import SnapshotFile, kept_snapshot
 from ingestion.spark.sent_snapshots import SnapshotSender
 from profile_service.reader import Profile, ProfileReader
 from tests.projection.test_behaviour import COUNT, NOW_MS, ORDERS, SUM, derived, with_behaviour

@@ -15,11 +15,10 @@ from idgraph.app import wiring
 from idgraph.app.settings.document import load
 from idgraph.model.errors import ProfileIndexError
 from idgraph.model.queries import Query
-from idgraph.model.snapshots import MetadataSnapshot
+from idgraph.model.snapshots import MetadataSnapshot, PinnedSnapshot
 from idgraph.projection.process import ProjectionProcess
 from idgraph.projection.projection import overtaken_mark
 from idgraph.projection.runner import ProjectionRunner
-from idgraph.snapshot_file import PinnedSnapshot
 from ingestion.spark.workers import WorkerResources
 from sinks.keyring.provider import KeyringFile
 from tests.installation import Installation, Shop

@@ -19,10 +19,9 @@ from idgraph.model.attributes import (
 )
 from idgraph.model.errors import EventError
 from idgraph.model.identifiers import Identifier
-from idgraph.model.snapshots import DetectionMode, DiscoveryDefaults, MetadataSnapshot
+from idgraph.model.snapshots import DetectionMode, DiscoveryDefaults, MetadataSnapshot, PinnedSnapshot
 from idgraph.model.specs import IdentifierPlace, SpecDocument
 from idgraph.projection.documents import fingerprint
-from idgraph.snapshot_file import PinnedSnapshot
 from ingestion.spark.sent_snapshots import SnapshotSender
 from profile_service.visibility import restrictions
 from tests.lanes import examples

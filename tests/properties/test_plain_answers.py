@@ -17,10 +17,11 @@ from idgraph.jobs.erase.erasure import Erasure
 from idgraph.model import canonical
 from idgraph.model.attributes import Catalogue
 from idgraph.model.identifiers import Identifier
+from idgraph.model.snapshots import PinnedSnapshot
 from idgraph.web.audit import PURPOSE, AuditFile, AuditLog
 from merge.identity.resolve import Decision
 from profile_service.links import Links
-from profile_service.service import Edition, ProfileService
+from profile_service.service import ProfileService
 from profile_service.visibility import NOTHING_GRANTED
 from profile_service.wanted import MASKED, Plain, PlainAnswers, Question
 from sinks.sqlite.profiles import SqliteProfileStore
@@ -59,8 +60,8 @@ class Shop:
         following: Any = self
         self.service = ProfileService(self.pipeline, following, audit, is_local=True)
 
-    def edition(self) -> Edition:
-        return Edition(str(self._edition), self.pipeline.snapshot)
+    def edition(self) -> PinnedSnapshot:
+        return PinnedSnapshot(str(self._edition), self.pipeline.snapshot)
 
     def catalogue(self) -> Catalogue:
         return Catalogue.of(self.pipeline.snapshot.attributes)

@@ -25,7 +25,6 @@ from metadata_service.api.app import create_app
 from metadata_service.api.service import ServiceSettings
 from metadata_service.storage.tokens import Role
 from sinks.http.metadata import MetadataClient
-from sinks.http.snapshot import fetch_snapshot
 from tests.tokens import give_token
 
 pytestmark = pytest.mark.slow
@@ -295,19 +294,10 @@ def test_a_client_is_not_pickled(client: MetadataClient) -> None:
         pickle.dumps(client)
 
 
-def test_a_snapshot_fetched_without_the_client_is_the_same(url: str, client: MetadataClient) -> None:
-    client.send([change("a")])
-    whole = client.snapshot()
-    assert whole is not None
-    fetched = fetch_snapshot(url + "/", TOKEN, 60)
-    assert fetched is not None
-    assert fetched[:2] == (whole.etag, whole.snapshot)
-
-
 @pytest.mark.parametrize(("status", "body"), [(200, b"nonsense"), (401, b"{}"), (500, b""), (204, b"")])
-def test_what_is_no_snapshot_is_left_to_the_client(status: int, body: bytes) -> None:
-    with answering(status, body) as url:
-        assert fetch_snapshot(url, TOKEN, 60) is None
+def test_what_is_no_snapshot_is_an_error(status: int, body: bytes) -> None:
+    with answering(status, body) as url, MetadataClient(url, TOKEN) as client, pytest.raises(MetadataError):
+        client.snapshot()
 
 
 def test_a_redirect_does_not_get_the_token() -> None:
@@ -327,7 +317,9 @@ def test_a_redirect_does_not_get_the_token() -> None:
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
     try:
-        assert fetch_snapshot(f"http://127.0.0.1:{server.server_address[1]}", TOKEN, 60) is None
+        url = f"http://127.0.0.1:{server.server_address[1]}"
+        with MetadataClient(url, TOKEN) as client, pytest.raises(MetadataError, match="302"):
+            client.snapshot()
     finally:
         server.shutdown()
         thread.join()
@@ -336,9 +328,9 @@ def test_a_redirect_does_not_get_the_token() -> None:
 
 
 @pytest.mark.parametrize("url", ["http://user:secret@127.0.0.1:9", "http://127.0.0.1:9/"])
-def test_a_fetch_without_an_answer_shows_no_secret(url: str) -> None:
-    with pytest.raises(MetadataError, match="serve metadata") as caught:
-        fetch_snapshot(url, TOKEN, 60)
+def test_a_request_without_an_answer_shows_no_secret(url: str) -> None:
+    with MetadataClient(url, TOKEN) as client, pytest.raises(MetadataError, match="serve metadata") as caught:
+        client.snapshot()
     assert TOKEN not in str(caught.value)
     assert "secret" not in str(caught.value)
 
@@ -403,9 +395,6 @@ def test_a_snapshot_comes_with_its_models(
     snapshots = [each.snapshot for _ in range(2) if (each := client.snapshot()) is not None]
     assert [each.models for each in snapshots] == [{made.digest: content}] * 2
     assert asked == ["/v1/snapshot", f"/v1/models/{made.digest}"] * 2 + ["/v1/snapshot"]
-    quick = fetch_snapshot(url, TOKEN + "-reader", 10)
-    assert quick is not None
-    assert quick.snapshot == snapshots[0]
 
 
 def test_a_model_that_the_service_has_lost_hurts_only_itself(

@@ -32,7 +32,6 @@ from metadata_service.api.app import create_app
 from metadata_service.api.service import ServiceSettings
 from metadata_service.storage.tokens import Role
 from sinks.http.metadata import MetadataClient
-from sinks.http.snapshot import fetch_snapshot
 from tests.certificates import make_certificate
 from tests.metadata_service.made_tokens import create_token
 
@@ -98,7 +97,6 @@ def test_no_proxy_of_the_environment_sees_the_token(tmp_path: Path, monkeypatch:
             monkeypatch.setenv(name, f"http://127.0.0.1:{proxy.getsockname()[1]}")
         with MetadataClient(url, token, timeout=20) as client:
             assert client.snapshot() is not None
-        assert fetch_snapshot(url, token, 20) is not None
         with pytest.raises(BlockingIOError):
             proxy.accept()
 
@@ -109,11 +107,8 @@ def test_https_with_a_certificate_of_ones_own(tmp_path: Path) -> None:
         assert url.startswith("https://127.0.0.1:")
         with MetadataClient(url, token, ca_file=certificate) as client:
             assert client.snapshot() is not None
-        assert fetch_snapshot(url, token, 20, certificate) is not None
         with MetadataClient(url, token) as stranger, pytest.raises(MetadataError, match="no answer"):
             stranger.snapshot()
-        with pytest.raises(MetadataError, match="no answer"):
-            fetch_snapshot(url, token, 20)
 
 
 def test_a_certificate_that_cannot_be_used_is_a_mistake_of_the_configuration(tmp_path: Path) -> None:

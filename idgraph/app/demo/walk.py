@@ -7,9 +7,8 @@ import socket
 import sys
 import threading
 import time
-import urllib.error
-import urllib.request
 from contextlib import ExitStack, suppress
+from http import HTTPStatus
 from pathlib import Path
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -37,8 +36,8 @@ from ingestion.stages.outcomes import BatchReport, StageReport
 from metadata_service.documents.reading import read_attributes, read_definition
 from profile_service.links import Links
 from profile_service.reader import Profile
+from sinks.http.connection import ask_once
 from sinks.http.metadata import MetadataClient
-from sinks.http.snapshot import opener
 
 
 class RunningFlow:
@@ -342,15 +341,13 @@ SHOWN_CHARACTERS = 300
 
 def _got(url: str, token: str) -> str:
     """The body of an answer, waited for while the service reads the metadata. Raises IdgraphError."""
-    request = urllib.request.Request(url, headers={"Authorization": f"Bearer {token}"})  # noqa: S310 - ours
     retries = Retries(steady(0.1), EDIT_SECONDS)
-    while True:
-        try:
-            with opener("http").open(request, timeout=EDIT_SECONDS) as answer:
-                return str(answer.read().decode())
-        except urllib.error.HTTPError as error:
-            if error.code not in (401, 503) or not retries.pause():
-                raise IdgraphError(f"the profile service answered {error.code}") from None
+    while (answer := ask_once(url, EDIT_SECONDS, token)) is None or answer[0] in (401, 503):
+        if not retries.pause():
+            break
+    if answer is None or answer[0] != HTTPStatus.OK:
+        raise IdgraphError(f"the profile service answered {answer and answer[0]}")
+    return answer[1].decode(errors="replace")
 
 
 def _unless(stop: threading.Event) -> None:

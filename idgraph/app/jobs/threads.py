@@ -31,8 +31,8 @@ from idgraph.web.refusals import BadQueryError, NotReadyError
 if TYPE_CHECKING:
     from idgraph.app.settings.document import Settings
     from idgraph.model.jobs import Download
+    from idgraph.model.snapshots import PinnedSnapshot
     from idgraph.model.specs import SpecDefinition
-    from idgraph.snapshot_file import PinnedSnapshot
     from transforms.spec.operation_moves import Place
 
 MOST_RESULTS = 20

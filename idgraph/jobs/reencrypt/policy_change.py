@@ -27,10 +27,9 @@ from idgraph.model.classification import Classification, EncryptionLevel
 from idgraph.model.documents import StrictDocument
 from idgraph.model.errors import AlreadyRunningError, IdgraphError, JobStoppedError
 from idgraph.model.jobs import START, JobKind, JobState, JobType, Point, Progress, Requester
-from idgraph.model.snapshots import MetadataSnapshot
+from idgraph.model.snapshots import MetadataSnapshot, PinnedSnapshot
 from idgraph.model.store import ProfileStore
 from idgraph.repeating import Repeating, message_of
-from idgraph.snapshot_file import PinnedSnapshot
 from ingestion.spark.workers import WorkerResources
 from transforms.privacy.protected_names import ProtectedNames
 from transforms.spec.mapping import CompiledSnapshot

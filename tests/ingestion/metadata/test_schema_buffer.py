@@ -14,8 +14,7 @@ import pytest
 from idgraph.model.attributes import DataType
 from idgraph.model.errors import MetadataError, RefusedError, StoreError
 from idgraph.model.schema_changes import RefusedSchemaChange, SchemaChange, SchemaUpdates
-from idgraph.model.snapshots import DiscoveryDefaults
-from idgraph.snapshot_file import PinnedSnapshot
+from idgraph.model.snapshots import DiscoveryDefaults, PinnedSnapshot
 from ingestion.metadata import schema_buffer
 from ingestion.metadata.schema_buffer import SchemaBuffer, SchemaSender
 from ingestion.metadata.schema_journal import SchemaJournal

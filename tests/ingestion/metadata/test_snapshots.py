@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from idgraph.model.errors import FlowStoppedError, MetadataError, UnauthorizedError
-from idgraph.model.snapshots import MetadataSnapshot
+from idgraph.model.snapshots import MetadataSnapshot, PinnedSnapshot
 from idgraph.snapshot_file import kept_snapshot
 from ingestion.metadata import follower as snapshots
 from ingestion.metadata.follower import SnapshotFollower
@@ -187,14 +187,14 @@ class _Scripted:
         self._answers: Iterator[MetadataSnapshot | Exception] = iter(answers)
         self.asked: list[str | None] = []
 
-    def snapshot(self, etag: str | None, wait: float) -> tuple[MetadataSnapshot, str] | None:
+    def snapshot(self, etag: str | None, wait: float) -> PinnedSnapshot | None:
         self.asked.append(etag)
         answer = next(self._answers, None)
         if isinstance(answer, Exception):
             raise answer
-        return None if answer is None else (answer, f'"{answer.version}"')
+        return None if answer is None else PinnedSnapshot(f'"{answer.version}"', answer)
 
-    def newer(self, known: MetadataSnapshot, etag: str, wait: float) -> tuple[MetadataSnapshot, str] | None:
+    def newer(self, known: MetadataSnapshot, etag: str, wait: float) -> PinnedSnapshot | None:
         assert known.version == int(etag.strip('"'))
         return self.snapshot(etag, wait)
 

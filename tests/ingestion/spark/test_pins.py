@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from idgraph.snapshot_file import PinnedSnapshot
+from idgraph.model.snapshots import PinnedSnapshot
 from ingestion.spark.sent_snapshots import BatchPins
 from tests.retail import snapshot
 

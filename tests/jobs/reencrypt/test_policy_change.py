@@ -27,12 +27,11 @@ from idgraph.model.errors import StoreError
 from idgraph.model.index import IndexDocument
 from idgraph.model.jobs import JobState, Requester
 from idgraph.model.queries import FullText, Query
-from idgraph.model.snapshots import DiscoveryDefaults, MetadataSnapshot
+from idgraph.model.snapshots import DiscoveryDefaults, MetadataSnapshot, PinnedSnapshot
 from idgraph.model.store import FragmentWrite, ProfileStore, StoredFragment
 from idgraph.model.tombstones import Tombstone
 from idgraph.projection.parts import Projected
 from idgraph.projection.projection import Projection
-from idgraph.snapshot_file import PinnedSnapshot
 from ingestion.spark.sent_snapshots import BatchPins
 from sinks.sqlite.jobs import SqliteJobLog
 from sinks.sqlite.profiles import SqliteProfileStore

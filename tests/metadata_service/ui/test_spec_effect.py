@@ -16,7 +16,7 @@ from idgraph.app import wiring
 from idgraph.app.jobs.threads import JobThreads
 from idgraph.app.settings.document import load
 from idgraph.client import ProfilesClient
-from idgraph.snapshot_file import PinnedSnapshot
+from idgraph.model.snapshots import PinnedSnapshot
 from idgraph.web.audit import PURPOSE, AuditFile, AuditLog
 from idgraph.web.server import serving
 from metadata_service.api.app import create_app

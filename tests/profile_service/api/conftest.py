@@ -16,7 +16,7 @@ from idgraph.model.attributes import Catalogue
 from idgraph.model.callers import Caller, CallerList, Scope, token_digest
 from idgraph.model.errors import MetadataError
 from idgraph.model.events import RawRecord
-from idgraph.model.snapshots import MetadataSnapshot
+from idgraph.model.snapshots import MetadataSnapshot, PinnedSnapshot
 from idgraph.web.audit import PURPOSE, AuditFile, AuditLog
 from idgraph.web.conditional import etag_of
 from idgraph.web.server import serving
@@ -51,21 +51,21 @@ class Metadata:
     version: int = field(default=0)
     stored_models: dict[str, bytes] = field(default_factory=dict)
 
-    def snapshot(self, etag: str | None, wait: float) -> tuple[MetadataSnapshot, str] | None:
+    def snapshot(self, etag: str | None, wait: float) -> PinnedSnapshot | None:
         ends = time.monotonic() + wait
         while True:
             if self.is_away:
                 raise MetadataError("away")
             now = str(self.version)
             if etag != now:
-                return self.snapshot_now, now
+                return PinnedSnapshot(now, self.snapshot_now)
             if time.monotonic() > ends:
                 return None
             time.sleep(0.01)
 
     def catalogue(self, etag: str | None, wait: float) -> tuple[Catalogue, str] | None:
         found = self.snapshot(etag, wait)
-        return found and (Catalogue.of(found[0].attributes), found[1])
+        return found and (Catalogue.of(found.snapshot.attributes), found.etag)
 
     def model(self, digest: str) -> bytes | None:
         if self.is_away:
