@@ -38,17 +38,22 @@ def _activity(session: Session, definition: ActivityDefinition) -> ActivityDocum
     read = {path: f"/fields/{name}" for name, path in definition.fields.items()}
     if definition.condition is not None:
         read |= dict.fromkeys(expression_sources(definition.condition), "/condition")
+    _check_open(session, read, "an entry needs no value to be counted")
+    _check_earlier_versions(session, definition)
+    _check_readers(session, definition)
+    return ActivityDocument(**dict(definition), version=1)
+
+
+def _check_open(session: Session, read: Mapping[str, str], hint: str) -> None:
+    """`read` has by path its place in the definition."""
     tree = policies_of(session, attributes_around(session, filter(None, read)).values())
     for path, place in read.items():
         if path and path != RESERVED and tree.policy(path).is_protected:
             raise RefusedRequestError(
-                f"policy protects {path}, and timelines are readable",
+                f"policy protects {path}, and behaviour is readable",
                 place,
-                "name attributes that are not protected: an entry needs no value to be counted",
+                f"name attributes that are not protected: {hint}",
             )
-    _check_earlier_versions(session, definition)
-    _check_readers(session, definition)
-    return ActivityDocument(**dict(definition), version=1)
 
 
 def _check_earlier_versions(session: Session, definition: ActivityDefinition) -> None:
@@ -105,11 +110,34 @@ def _derived(session: Session, definition: DerivedDefinition) -> DerivedDocument
     from transforms.behaviour.derivations import compile_derived
 
     document = DerivedDocument(**dict(definition), version=1)
-    compile_derived(document, partial(model_content, session))
+    # Where the extra is missing, a model can still be retired.
+    if definition.status == "active" or definition.model is None:
+        compile_derived(document, partial(model_content, session))
     if definition.status == "active":
+        _check_open(session, _attributes_read(definition), "others have no value here")
         _check_path(session, definition)
         _check_activities(session, definition)
     return document
+
+
+def _attributes_read(definition: DerivedDefinition) -> dict[str, str]:
+    """By path of an attribute that an expression or a model reads, its place in the definition."""
+    from transforms.schema.policy_tree import expression_sources
+
+    if definition.model is not None:
+        return {each.path: f"/model/inputs/{at}/path" for at, each in enumerate(definition.model.inputs)}
+    return (
+        dict.fromkeys(expression_sources(definition.expression), "/expression")
+        if definition.expression
+        else {}
+    )
+
+
+def _unknown_inputs(session: Session, saved: DerivedDocument) -> list[str]:
+    """The columns of a model that no attribute of the catalogue fills."""
+    read = _attributes_read(saved) if saved.model is not None else {}
+    known = {each.path for each in find_attributes(session, read)}
+    return [f"no attribute is called {path}: its default counts" for path in read if path not in known]
 
 
 def _check_path(session: Session, definition: DerivedDefinition) -> None:
@@ -215,4 +243,6 @@ class _DerivedAttributes(VersionedDocuments[DerivedDefinition, DerivedDocument])
 
 
 ACTIVITIES = VersionedDocuments("activity", ActivityDefinition, ActivityDocument, _activity, _warnings)
-DERIVED_ATTRIBUTES = _DerivedAttributes("derived_attribute", DerivedDefinition, DerivedDocument, _derived)
+DERIVED_ATTRIBUTES = _DerivedAttributes(
+    "derived_attribute", DerivedDefinition, DerivedDocument, _derived, _unknown_inputs
+)

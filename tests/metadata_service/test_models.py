@@ -109,6 +109,29 @@ def test_a_definition_is_tried_before_it_is_saved(service: Running) -> None:
     assert service.reader.get("/v1/attributes/behaviour.score").json()["source"] == "derived:score"
 
 
+def test_inputs_that_give_nothing_are_named(service: Running) -> None:
+    post(service, MODEL)
+    protected = {"path": "b", "data_type": "number", "encryption": "protected"}
+    assert service.admin.put("/v1/attributes/b", json=protected).status_code == 201
+    refused = put(service)
+    assert (refused.status_code, refused.json()["pointer"]) == (422, "/model/inputs/1/path")
+    assert "policy protects b" in refused.json()["detail"]
+    assert service.admin.put("/v1/attributes/c", json={"path": "c", "data_type": "number"}).status_code == 201
+    saved = put(service, inputs=[{"path": "a"}, {"path": "c"}])
+    assert saved.json()["warnings"] == ["no attribute is called a: its default counts"]
+
+
+def test_a_model_is_retired_where_the_extra_is_missing(
+    service: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    post(service, MODEL)
+    active = put(service).json()
+    del active["version"], active["warnings"]
+    monkeypatch.setitem(sys.modules, "onnxruntime", None)
+    retired = service.admin.put("/v1/derived-attributes/score", json=active | {"status": "retired"})
+    assert retired.status_code == 200
+
+
 @pytest.mark.parametrize("library", ["onnx", "onnxruntime"])
 def test_the_extra_is_named_where_it_is_missing(
     service: Running, library: str, monkeypatch: pytest.MonkeyPatch
