@@ -322,20 +322,27 @@ class ProfileReader:
     def _sees_source(self, path: str) -> bool:
         return self._visibility.sees(path) if path else self._visibility.is_total
 
-    def timelines(self, person: Person, activities: Iterable[str]) -> dict[str, Sequence[Entry]]:
-        """The entries of a person by activity, of those of these activities that exist for this reader, with the fields that it
-        sees and names as they may be shown. Raises StoreError, DamagedStateError."""
+    def timelines(
+        self, person: Person, activities: Iterable[str], since: int | None = None, until: int | None = None
+    ) -> Iterator[dict[str, list[Entry]]]:
+        """The entries of a person at or after `since` and before `until` (epoch milliseconds) by activity, of those of these activities
+        that exist for this reader, with the fields that it sees and names as they may be shown: the newest first, then of ever
+        more days, at last all. Raises StoreError, DamagedStateError."""
         known, is_open = self.activities(), self._attributes.index_rules.behaviour.is_open
-        found = self._behaviour.timelines(person, known.keys() & set(activities))
-        shown: dict[str, Sequence[Entry]] = {}
-        for name, entries in found.items():
-            visible = {
+        asked = known.keys() & set(activities)
+        visible = {
+            name: {
                 field
                 for field, path in known[name].fields.items()
                 if is_open(path) and self._visibility.sees(path)
             }
-            shown[name] = [self._shown_entry(each, visible) for each in entries]
-        return shown
+            for name in asked
+        }
+        for found in self._behaviour.newest(person, asked, since, until):
+            yield {
+                name: [self._shown_entry(each, visible[name]) for each in entries]
+                for name, entries in found.items()
+            }
 
     def spans(
         self, person: Person, activities: Collection[str] = ()

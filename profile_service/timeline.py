@@ -82,14 +82,19 @@ def timeline_of(reader: ProfileReader, person: Person, wanted: TimelineRequest) 
     DamagedStateError."""
     _check_activities(reader, wanted)
     before = _read(wanted.cursor)
-    found = [
-        (_key(name, each), each)
-        for name, entries in reader.timelines(person, wanted.activities or reader.activities()).items()
-        for each in entries
-        if (wanted.since is None or each.time >= wanted.since)
-        and (wanted.until is None or each.time < wanted.until)
-        and (before is None or _key(name, each) < before)
-    ]
+    until = [each for each in (wanted.until, None if before is None else before[0] + 1) if each is not None]
+    found: list[tuple[_Key, Entry]] = []
+    asked = wanted.activities or reader.activities()
+    for timelines in reader.timelines(person, asked, wanted.since, min(until, default=None)):
+        found = [
+            (key, each)
+            for name, entries in timelines.items()
+            for each in entries
+            for key in [_key(name, each)]
+            if before is None or key < before
+        ]
+        if len(found) > wanted.limit:
+            break
     newest = nlargest(wanted.limit + 1, found, key=lambda each: each[0])
     shown = newest[: wanted.limit]
     is_last = len(newest) <= wanted.limit

@@ -21,10 +21,10 @@ from idgraph.model.errors import DamagedStateError, SpecError
 from idgraph.model.fragments import Kind, Origin, Register
 from idgraph.model.index import IndexRules
 from idgraph.model.stamps import Stamp
-from idgraph.model.timelines import DAY_MS, EVERY_DAY, Entry, PageKey, Since, Timelines
+from idgraph.model.timelines import DAY_MS, EVERY_DAY, Entry, PageKey, Since, Timelines, count_before
 from merge.identity.components import Person
 from merge.resolution import Shown, shown, tree
-from merge.timelines import Timeline, timeline
+from merge.timelines import UNREAD, Timeline, timeline
 
 if TYPE_CHECKING:
     from transforms.behaviour.derivations import Derivation, Derived
@@ -59,6 +59,9 @@ class AsOf(NamedTuple):
 
 NOTHING_DERIVED = AsOf({})
 
+
+_AFTER_ALL = 1 << 40
+"""A day."""
 
 _PagesById = Mapping[str, Mapping[PageKey, bytes]]
 
@@ -181,6 +184,36 @@ class BehaviourReader:
         asked = sorted(self._activities.keys() & set(activities))
         found = self._timelines(person, self._pages([person], asked), asked)
         return {name: each.entries for name, each in found.items()}
+
+    def newest(
+        self, person: Person, activities: Collection[str], since: int | None, until: int | None
+    ) -> Iterator[dict[str, Sequence[Entry]]]:
+        """The newest entries of `timelines` at or after `since` and before `until` (epoch milliseconds): of ever more days, at last
+        all. Raises StoreError, DamagedStateError."""
+        asked = sorted(self._activities.keys() & set(activities))
+        beginnings = self._pages([person], asked, dict.fromkeys(asked, _AFTER_ALL))
+        days = sorted({key.day for some in beginnings.values() for key in some}, reverse=True)
+        number = 1 + sum(until is not None and day * DAY_MS >= until for day in days)
+        first = None if since is None else since // DAY_MS
+        while True:
+            day = days[number - 1] if number < len(days) else first
+            if is_last := day is None or (first is not None and day <= first):
+                day = first
+            bound = dict.fromkeys(asked, day) if day is not None else EVERY_DAY
+            found = self._timelines(person, self._pages([person], asked, bound), asked, bound)
+            if any(each.read_from == UNREAD for each in found.values()):
+                found, is_last = self._timelines(person, self._pages([person], asked), asked), True
+            yield {
+                name: each.entries[
+                    0 if since is None else count_before(each.entries, since) : None
+                    if until is None
+                    else count_before(each.entries, until)
+                ]
+                for name, each in found.items()
+            }
+            if is_last:
+                return
+            number *= 4
 
     def _since_days(self, now_ms: int) -> Since:
         """By activity the first day whose entries matter as of a moment and later; none where all may."""

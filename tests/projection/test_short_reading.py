@@ -142,3 +142,36 @@ def test_a_window_reads_the_pages_of_its_days() -> None:
     assert (pages_read(day), pages_read(week), pages_read(day, week)) == (1, 7, 7)
     assert pages_read({"sessions": {"activity": NAME, "over": "7d"}}) == 9
     assert pages_read({"window": {"activity": NAME}}) == pages_read(day, {"window": {"activity": NAME}}) == 40
+
+
+hours = st.none() | st.integers(0, 41 * 24)
+
+
+@given(st.lists(entries, min_size=1, max_size=2), hours, hours, st.sampled_from([3, 1000]))
+@example([[entry(0, 1, 2), entry(960, 1, 1)]], None, None, 1000)
+def test_the_newest_entries_come_first_and_at_last_all(
+    fragments: list[list[Entry]], since: int | None, until: int | None, most: int
+) -> None:
+    store, person = stored(fragments)
+    reader = BehaviourReader(store, rules([], most=most), {})
+    begin, end = (None if each is None else FIRST * DAY_MS + each * 3_600_000 for each in (since, until))
+    wanted = [
+        each
+        for each in reader.timelines(person, [NAME])[NAME]
+        if (begin is None or each.time >= begin) and (end is None or each.time < end)
+    ]
+    found = [list(each[NAME]) for each in reader.newest(person, [NAME], begin, end)]
+    assert found[-1] == wanted
+    for each in found:
+        assert each == wanted[len(wanted) - len(each) :]
+
+
+def test_the_newest_entries_are_of_few_pages() -> None:
+    store, person = stored([[entry(hour, hour) for hour in range(40 * 24)]])
+    reader = BehaviourReader(store, rules([]), {})
+    read = []
+    for since, until in ((None, None), (FIRST + 37, None), (None, FIRST + 30)):
+        store.read_pages = 0
+        bounds = [None if each is None else each * DAY_MS for each in (since, until)]
+        read.append([store.read_pages for _ in reader.newest(person, [NAME], *bounds)])
+    assert read == [[1, 5, 21, 61], [1, 4], [11, 51]]
