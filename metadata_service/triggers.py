@@ -6,6 +6,7 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
+from idgraph.model import queries
 from idgraph.model.triggers import TriggerDefinition, TriggerDocument
 from idgraph.model.views import SegmentDefinition
 from idgraph.web.refusals import RefusedRequestError
@@ -21,11 +22,25 @@ def _trigger(session: Session, definition: TriggerDefinition) -> TriggerDocument
             query = SEGMENTS.check(session, search).query
         except RefusedRequestError as error:
             raise RefusedRequestError(error.message, f"/when{error.pointer}", error.hint) from None
+    elif when.attribute is not None:
+        _require_open(session, definition.name, when.attribute)
     elif definition.status == "active":
         _require(session, SEGMENTS, definition.segment, "/when/segment")
     if definition.status == "active" and definition.view is not None:
         _require(session, VIEWS, definition.view, "/view")
     return TriggerDocument(**dict(definition), version=1, query=query)
+
+
+def _require_open(session: Session, name: str, attribute: str) -> None:
+    """Of a value that no key opens, the projection cannot see that it changes."""
+    has_it = queries.to_json(queries.Query((queries.Exists(attribute),)))
+    try:
+        SEGMENTS.check(session, SegmentDefinition(name=name, query=has_it))
+    except RefusedRequestError:
+        message = f"{attribute} is protected: changes of its value cannot be followed"
+        raise RefusedRequestError(
+            message, "/when/attribute", "a searchable attribute can be followed"
+        ) from None
 
 
 def _require(session: Session, kind: VersionedDocuments, name: str, place: str) -> None:  # type: ignore[type-arg]

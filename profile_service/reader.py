@@ -505,9 +505,15 @@ class ProfileReader:
     def is_in(self, person: Person, segment: Segment, at_ms: int) -> bool:
         """Whether a person is in a segment as of a moment (epoch milliseconds): by her present attributes, and what is
         derived then."""
-        behaviour = self._behaviour.of([person], at_ms).get(person.id, _NO_BEHAVIOUR)
         asked = absolute(segment.condition, at_ms, self._attributes.times)
-        return self._index.matches(self._document(person, behaviour), asked)
+        return self._index.matches(self._document_at(person, at_ms), asked)
+
+    def value_at(self, person: Person, path: str, at_ms: int) -> Any:
+        """The value of an attribute at such a moment, as the index has it."""
+        return self._document_at(person, at_ms).fields.get(path)
+
+    def _document_at(self, person: Person, at_ms: int) -> IndexDocument:
+        return self._document(person, self._behaviour.of([person], at_ms).get(person.id, _NO_BEHAVIOUR))
 
     def events_of(self, person: Person, segment: Segment) -> tuple[int, int]:
         """The least ordinal of a person's events, and the greatest of those behind the attributes that a segment asks for,

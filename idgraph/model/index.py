@@ -19,7 +19,8 @@ from idgraph.model.queries import Order, Query, Scalar
 
 class Segment(NamedTuple):
     """A named search: what its author asked for, and with the consent to `purpose` that it needs the condition of its members.
-    `changes` says whether the feed has each change of a member."""
+    `changes` says whether the feed has each change of a member. With `attribute` it has no members: its crossings are the
+    changes of this attribute's value."""
 
     name: str
     version: int
@@ -27,6 +28,7 @@ class Segment(NamedTuple):
     condition: Query
     changes: bool = False
     purpose: str | None = None
+    attribute: str | None = None
 
 
 class IndexRules(NamedTuple):

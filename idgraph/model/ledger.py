@@ -12,6 +12,10 @@ from typing import Any, Literal, NamedTuple, Protocol
 CHANGES = "*"
 """Behind the name of a segment: its members have changed."""
 
+VALUES = "value:"
+"""Before the name of what follows the value of an attribute: each crossing is a change of the value. Its change has as number
+that of the next crossing, then 31 bits of a keyed hash of the value, 0 after the profile was gone."""
+
 Cause = Literal["", "merged", "split"]
 
 

@@ -12,6 +12,7 @@ from idgraph.model.behaviour import CalendarPeriod
 from idgraph.model.documents import NAME_PATTERN, TOPIC_PATTERN, Definition, FrozenDocument
 from idgraph.model.durations import Duration, TimeZone
 from idgraph.model.index import Segment
+from idgraph.model.ledger import VALUES
 
 WEBHOOK_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9_\-]{0,63}$"
 Clock = Annotated[str, Field(pattern=r"^([01][0-9]|2[0-3]):[0-5][0-9]$")]
@@ -26,29 +27,45 @@ def topic_receiver(topic: str) -> str:
     return f"topic.{topic.replace('/', '.')}"
 
 
+Change = Literal["entered", "left", "becomes_true", "becomes_false", "changes"]
+
+
 class When(FrozenDocument):
-    """Persons enter or leave a segment, or begin or cease to meet a search of the trigger's own."""
+    """Persons enter or leave a segment, begin or cease to meet a search of the trigger's own, or have another value of an
+    attribute."""
 
     segment: str | None = Field(default=None, min_length=1, max_length=200)
     q: str | None = Field(default=None, min_length=1, max_length=10_000)
-    on: Literal["entered", "left", "becomes_true", "becomes_false"] | None = Field(
-        default=None, description="`entered` or `left` a segment; a search `becomes_true` or `becomes_false`."
+    attribute: str | None = Field(
+        default=None,
+        min_length=1,
+        max_length=500,
+        description="Path of an attribute, also of a derived one.",
+        exclude_if=lambda path: path is None,
+    )
+    on: Change | None = Field(
+        default=None,
+        description="`entered` or `left` a segment; a search `becomes_true` or `becomes_false`; an attribute `changes`.",
     )
     time_zone: TimeZone = Field(default="UTC", description="Of moments in `q` that name none.")
 
     @model_validator(mode="after")
     def _one_condition(self) -> Self:
-        if (self.segment is None) == (self.q is None):
-            raise ValueError("give one of `segment` and `q`")
-        known = ("entered", "left") if self.q is None else ("becomes_true", "becomes_false")
-        if self.on not in (None, *known):
-            raise ValueError(f"`on` is {known[0]} or {known[1]}")
+        if [self.segment, self.q, self.attribute].count(None) != 2:
+            raise ValueError("give one of `segment`, `q` and `attribute`")
+        if self.on not in (None, *self._known()):
+            raise ValueError(f"`on` is {' or '.join(self._known())}")
         return self
 
+    def _known(self) -> tuple[Change, ...]:
+        if self.attribute is not None:
+            return ("changes",)
+        return ("entered", "left") if self.q is None else ("becomes_true", "becomes_false")
+
     @property
-    def change(self) -> str:
+    def change(self) -> Change:
         """`on`, with its default."""
-        return self.on or ("entered" if self.q is None else "becomes_true")
+        return self.on or self._known()[0]
 
 
 class MessageLimit(FrozenDocument):
@@ -96,7 +113,8 @@ class QuietHours(FrozenDocument):
 
 
 class TriggerDefinition(Definition):
-    """A message to a webhook or a topic about each person who enters or leaves a segment, or begins or ceases to meet a search."""
+    """A message to a webhook or a topic about each person who enters or leaves a segment, begins or ceases to meet a search, or
+    has another value of an attribute."""
 
     when: When
     expires: Duration | None = Field(
@@ -140,13 +158,17 @@ class TriggerDefinition(Definition):
 
     @property
     def segment(self) -> str:
-        """The name of the segment that is followed. An own search has a name that no named segment has."""
+        """The name of the segment that is followed. An own search and an attribute have names that no named segment has."""
+        if self.when.attribute is not None:
+            return f"{VALUES}{self.name}:{zlib.crc32(self.when.attribute.encode()):08x}"
         return self.when.segment or f"trigger:{self.name}"
 
     @property
-    def kind(self) -> Literal["entered", "left"]:
-        """The kind of the crossings that are reported."""
-        return "entered" if self.when.change in ("entered", "becomes_true") else "left"
+    def kinds(self) -> tuple[Literal["entered", "left"], ...]:
+        """The kinds of the crossings that are reported."""
+        if self.when.change == "changes":
+            return ("entered", "left")
+        return ("entered",) if self.when.change in ("entered", "becomes_true") else ("left",)
 
 
 class TriggerDocument(TriggerDefinition):
@@ -156,7 +178,10 @@ class TriggerDocument(TriggerDefinition):
     query: list[Any] | None = None
 
     def own_segment(self) -> Segment | None:
-        """The nameless segment of an own search. Its version changes with the search alone."""
+        """The nameless segment of an own search, whose version changes with the search alone, or of an attribute."""
+        if (path := self.when.attribute) is not None:
+            has_it = queries.Query((queries.Exists(path),))
+            return Segment(self.segment, 1, has_it, has_it, attribute=path)
         if self.query is None:
             return None
         query = queries.from_json(self.query)

@@ -1,4 +1,8 @@
-"""Crossings that are the effect of a merge or a split: by the same events, the profiles of before would not have crossed.
+"""The next crossings of profiles; and which are the effect of a merge or a split: by the same events, the profiles of before
+would not have crossed.
+
+The state of a profile is 1 in a segment, 0 elsewhere. That of an attribute's value is a keyed hash, 1 without a value, and 0
+where nothing is known of it: the first value is no change.
 
 A move counts until the crossings behind it are stored. A mark says up to which assignment of a fragment that is so: after a
 crash between the two, a merge is still known as one.
@@ -6,12 +10,16 @@ crash between the two, a merge is still known as one.
 
 from __future__ import annotations
 
+import zlib
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from idgraph.model.ledger import CHANGES, Cause, Crossing
+from idgraph.model import canonical
+from idgraph.model.index import IndexDocument
+from idgraph.model.ledger import CHANGES, VALUES, Cause, Crossing
 from idgraph.model.store import ProfileStore
+from idgraph.model.tombstones import TombstoneNames
 from merge.identity.components import Member, Person
 
 MOVES = f"moves:{CHANGES}"
@@ -21,8 +29,11 @@ _OTHERS = 1 << 24
 """A mark has the fragment's generation, then the sum of those of the others in its profile: a crash may leave assignments of
 some of them alone."""
 
-Inside = Mapping[str, bool]
-"""By segment, whether a profile is in it."""
+_NO_VALUE = 1
+_STATES = 1 << 31
+
+States = Mapping[str, int]
+"""By segment."""
 Crossed = Mapping[str, Mapping[str, int]]
 """As of `Ledger.crossed`."""
 
@@ -37,11 +48,11 @@ class Moves(NamedTuple):
 def moves_of(
     store: ProfileStore,
     persons: Sequence[Person],
-    inside: Mapping[str, Inside],
-    evaluated: Callable[[Sequence[Person]], Mapping[str, Inside]],
+    states: Mapping[str, States],
+    evaluated: Callable[[Sequence[Person]], Mapping[str, States]],
 ) -> Moves:
-    """The moves of these persons that no crossings follow yet. `inside` are the segments that each is in now; `evaluated` says
-    the same of other persons. Raises StoreError."""
+    """The moves of these persons that no crossings follow yet. `states` are those of each now; `evaluated` gives
+    those of other persons. Raises StoreError."""
     joined = [each for each in persons if any(part.stored.epoch for part in each.members)]
     known: Crossed = store.crossed([each.id for each in joined]) if joined else {}
     moved = [each for each in joined if _mark(each) != _marked(known, each.id)]
@@ -52,9 +63,9 @@ def moves_of(
     names = {
         segment
         for each in moved
-        for segment, is_inside in inside[each.id].items()
-        if is_inside != _is_in(known, each.id, segment)
-        or any(_is_in(known, part.stored.id, segment) for part in each.members[1:])
+        for segment, state in states[each.id].items()
+        if _differs(known, each.id, segment, state)
+        or any(_differs(known, part.stored.id, segment, 0) for part in each.members[1:])
     }
     causes: dict[tuple[str, str], Cause] = {}
     if names:
@@ -66,12 +77,16 @@ def moves_of(
                 id_ for id_, each in earlier.items() if any(one.stored.id in own for one in each.members)
             ]
             for segment in names:
-                was_in = any(_is_in(known, each, segment) for each in parts)
-                is_in = any(now.get(each, {}).get(segment, False) for each in parts)
+                state_of = {each: now[each][segment] for each in parts if each in now}
+                was_in = any(_state(known, each, segment) for each in parts)
+                is_in = any(state_of.values())
+                is_change = was_in != is_in
+                if segment.startswith(VALUES):
+                    is_change = any(_differs(known, each, segment, state) for each, state in state_of.items())
                 moved_by: Cause = "merged" if len(parts) > 1 else "split"
-                causes[person.id, segment] = "" if was_in != is_in else moved_by
+                causes[person.id, segment] = "" if is_change else moved_by
                 # Who was in under a fragment's id alone leaves under that.
-                leaves = was_in and not is_in and not _is_in(known, person.id, segment)
+                leaves = was_in and not is_in and not _state(known, person.id, segment)
                 for each in person.members[1:]:
                     causes[each.stored.id, segment] = "" if leaves else "merged"
     marks = [Crossing(0, each.id, MOVES, _mark(each)) for each in moved]
@@ -107,6 +122,37 @@ def _marked(known: Crossed, fragment: str) -> int:
     return known.get(fragment, {}).get(MOVES, 0)
 
 
-def _is_in(known: Crossed, profile: str, segment: str) -> bool:
+def value_state(names: TombstoneNames, document: IndexDocument, segment: str, path: str) -> int:
+    """The state of an attribute's value."""
+    if (value := document.fields.get(path)) is None:
+        return _NO_VALUE
+    text = canonical.encode([document.id, segment, value]).decode()
+    return _NO_VALUE + 1 + zlib.crc32(names(text)) % (_STATES - 2)
+
+
+def next_of(
+    profile: str, segment: str, numbers: Mapping[str, int], state: int, cause: Cause
+) -> list[Crossing]:
+    """The crossings of a profile that comes into this state, none if it is in it. `numbers` are those of its last crossings."""
+    known = {profile: numbers}
+    if not _differs(known, profile, segment, state):
+        return []
+    if not segment.startswith(VALUES):
+        return [Crossing(0, profile, segment, numbers.get(segment, 0) + 1, cause=cause)]
+    number = max(numbers.get(segment + CHANGES, 0) // _STATES, 1)
+    has_changed = state and _state(known, profile, segment)
+    later = Crossing(0, profile, segment + CHANGES, (number + 1) * _STATES + state)
+    return [Crossing(0, profile, segment, number, cause=cause), later] if has_changed else [later]
+
+
+def _state(known: Crossed, profile: str, segment: str) -> int:
     """By the feed."""
-    return known.get(profile, {}).get(segment, 0) % 2 == 1
+    numbers = known.get(profile, {})
+    if segment.startswith(VALUES):
+        return numbers.get(segment + CHANGES, 0) % _STATES
+    return numbers.get(segment, 0) % 2
+
+
+def _differs(known: Crossed, profile: str, segment: str, state: int) -> bool:
+    was = _state(known, profile, segment)
+    return state != (was or _NO_VALUE if segment.startswith(VALUES) and state else was)

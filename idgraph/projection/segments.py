@@ -33,7 +33,7 @@ from idgraph.model.store import ProfileStore
 from idgraph.model.timelines import DAY_MS, DueEntry
 from idgraph.projection.behaviour import Behaviour, behaviour_at
 from idgraph.projection.documents import documents_of
-from idgraph.projection.moves import moves_of
+from idgraph.projection.moves import MOVES, States, moves_of, next_of, value_state
 from idgraph.projection.parts import Pass
 from merge.identity.components import Person
 from merge.identity.persons import Persons
@@ -65,11 +65,11 @@ def follows_clock(rules: IndexRules) -> bool:
 
 
 class _Evaluated(NamedTuple):
-    """The segments that a profile is in, by its document of this version, and those that report its changes.
+    """The state of a profile in each segment, by its document of this version, and those that report its changes.
     A profile that is gone has none."""
 
     version: int
-    inside: Mapping[str, bool]
+    states: States
     reporting: Sequence[str] = ()
     is_gone: bool = False
 
@@ -99,30 +99,41 @@ class Segments:
     ) -> dict[str, int]:
         """Note which segments these persons are in as of a moment, by their documents; one without a document is left out.
         Returns by id of a profile the least moment after it at which it enters or leaves one without an event, if there is one."""
-        conditions = {one.name: absolute(one.condition, now_ms, rules.times) for one in rules.segments}
+        states_of = self._states_by(rules, now_ms)
         relative = [one.condition for one in rules.segments if is_relative(one.condition)]
         changes: dict[str, int] = {}
         for each in documents:
-            inside = {name: self._index.matches(each, one) for name, one in conditions.items()}
+            states = states_of(each)
             moments = [changes_at(one, each, now_ms, rules.times, self._index.matches) for one in relative]
             if known := [at for at in moments if at is not None]:
                 changes[each.id] = min(known)
-            reporting = [one.name + CHANGES for one in rules.segments if one.changes and inside[one.name]]
-            self._evaluated[each.id] = _Evaluated(each.version, inside, reporting)
+            reporting = [one.name + CHANGES for one in rules.segments if one.changes and states[one.name]]
+            self._evaluated[each.id] = _Evaluated(each.version, states, reporting)
 
-        def evaluated(others: Sequence[Person]) -> dict[str, dict[str, bool]]:
+        def evaluated(others: Sequence[Person]) -> dict[str, States]:
             behaviour = behaviour_at(self._store, others, rules, now_ms)
-            return {
-                each.id: {name: self._index.matches(each, one) for name, one in conditions.items()}
-                for each in documents_of(others, rules, behaviour).documents
-            }
+            return {each.id: states_of(each) for each in documents_of(others, rules, behaviour).documents}
 
         present = [each for each in persons if each.id in self._evaluated]
-        inside_of = {each.id: self._evaluated[each.id].inside for each in present}
-        moves = moves_of(self._store, present, inside_of, evaluated)
+        states_of_each = {each.id: self._evaluated[each.id].states for each in present}
+        moves = moves_of(self._store, present, states_of_each, evaluated)
         self._causes.update(moves.causes)
         self._marks += moves.marks
         return changes
+
+    def _states_by(self, rules: IndexRules, now_ms: int) -> Callable[[IndexDocument], States]:
+        conditions = {one.name: absolute(one.condition, now_ms, rules.times) for one in rules.segments}
+        attributes = {one.name: one.attribute for one in rules.segments if one.attribute is not None}
+
+        def states(document: IndexDocument) -> States:
+            return {
+                name: value_state(self._store.name, document, name, attributes[name])
+                if name in attributes
+                else int(self._index.matches(document, one))
+                for name, one in conditions.items()
+            }
+
+        return states
 
     def leave(self, versions: Mapping[str, int]) -> None:
         """Profiles that are no more are in no segment, nor in one that comes into force again."""
@@ -137,14 +148,12 @@ class Segments:
             return
         crossed_before = self._store.crossed(list(self._evaluated))
         crossings = []
-        for name, (version, inside, reporting, is_gone) in self._evaluated.items():
+        for name, (version, states, reporting, is_gone) in self._evaluated.items():
             numbers = crossed_before.get(name, {})
-            exits = {each: False for each in numbers if is_gone and not each.endswith(CHANGES)}
-            for segment, is_inside in {**inside, **exits}.items():
-                number = numbers.get(segment, 0)
-                if is_inside != (number % 2 == 1):
-                    cause = self._causes.get((name, segment), "")
-                    crossings.append(Crossing(0, name, segment, number + 1, cause=cause))
+            exits = {each.removesuffix(CHANGES): 0 for each in numbers if is_gone and each != MOVES}
+            for segment, state in {**states, **exits}.items():
+                cause = self._causes.get((name, segment), "")
+                crossings += next_of(name, segment, numbers, state, cause)
             newer = [each for each in reporting if numbers.get(each, 0) < version]
             crossings += [Crossing(0, name, each, version) for each in newer]
         if not crossings and not self._marks:

@@ -37,7 +37,8 @@ class Decisions:
         self._of_segment: dict[tuple[str, str], list[TriggerDocument]] = defaultdict(list)
         self._groups: dict[str, list[str]] = defaultdict(list)
         for each in triggers:
-            self._of_segment[each.segment, each.kind].append(each)
+            for kind in each.kinds:
+                self._of_segment[each.segment, kind].append(each)
             if each.group:
                 self._groups[each.group.name].append(each.name)
         self._sent: dict[tuple[str, str], dict[str, Any]] = {}
@@ -143,7 +144,11 @@ def _since(
     if max(oldest, newest) > before:
         return max(oldest, newest)
     # By the same events, as of then: what was so already comes of old events that came late.
-    was_so = reader.is_in(person, segment, before) == (crossing.kind == "entered")
+    if segment.attribute is not None:
+        then, now = (reader.value_at(person, segment.attribute, at) for at in (before, crossing.at_ms))
+        was_so = then == now
+    else:
+        was_so = reader.is_in(person, segment, before) == (crossing.kind == "entered")
     return before if was_so else crossing.at_ms
 
 

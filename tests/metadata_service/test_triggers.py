@@ -18,6 +18,8 @@ TRIGGER = {"name": "welcome", "when": {"segment": "adults"}, "webhook": "crm", "
 def _segment_and_view(service: Running) -> None:
     put(service, "segments", {"name": "adults", "q": "demographics.age>=18"})
     put(service, "views", {"name": "short", "attributes": {"age": "demographics.age"}})
+    sealed = {"path": "identity.sealed", "data_type": "string", "encryption": "protected"}
+    assert service.admin.put("/v1/attributes/identity.sealed", json=sealed).status_code == 201
 
 
 def test_a_trigger_reaches_the_snapshot(service: Running) -> None:
@@ -40,6 +42,19 @@ def test_an_own_search_is_kept_as_it_was_meant(service: Running) -> None:
     assert (known.query[0]["range"]["path"], known.query[0]["range"]["lower"]) == ("demographics.age", 18)
 
 
+def test_an_attribute_is_followed_under_a_name_of_its_own(service: Running) -> None:
+    saved = put(service, "triggers", TRIGGER | {"when": {"attribute": "demographics.age"}})
+    assert saved.status_code == 201, saved.text
+    (known,) = snapshot(service).triggers
+    own = known.own_segment()
+    assert own
+    assert (known.when.change, own.attribute, own.name[:14]) == (
+        "changes",
+        "demographics.age",
+        "value:welcome:",
+    )
+
+
 @pytest.mark.parametrize(
     ("changed", "pointer"),
     [
@@ -47,6 +62,11 @@ def test_an_own_search_is_kept_as_it_was_meant(service: Running) -> None:
         ({"when": {"segment": "adults", "on": "changed"}}, "/when/on"),
         ({"when": {"segment": "adults", "on": "becomes_true"}}, "/when"),
         ({"when": {"segment": "adults", "q": "a=1"}}, "/when"),
+        ({"when": {"attribute": "demographics.age", "on": "entered"}}, "/when"),
+        ({"when": {"attribute": "demographics.age", "q": "a=1"}}, "/when"),
+        ({"when": {"attribute": "identity.sealed", "on": "changes"}}, "/when/attribute"),
+        ({"topic": "messages"}, ""),
+        ({"webhook": None}, ""),
         ({"view": "none"}, "/view"),
         ({"when": {"q": "demographics.age>=("}}, "/when/q"),
         ({"expires": "soon"}, "/expires"),

@@ -44,17 +44,20 @@ SEGMENTS = (
     segment("ios", Term("activity.platform", "ios")),
     segment("persona-without-ios", Exists("shop.persona"), Not(Term("activity.platform", "ios"))),
 )
-TRIGGERS = tuple(
-    TriggerDocument.model_validate(
-        {
-            "name": f"{on}-{number}",
-            "version": 1,
-            "when": {"segment": each.name, "on": on},
-            "webhook": "crm",
-        }
-    )
-    for number, each in enumerate(SEGMENTS)
-    for on in ("entered", "left")
+
+
+def trigger(name: str, when: dict[str, str]) -> TriggerDocument:
+    content = {"name": name, "version": 1, "when": when, "webhook": "crm"}
+    return TriggerDocument.model_validate(content)
+
+
+TRIGGERS = (
+    *(
+        trigger(f"{on}-{number}", {"segment": each.name, "on": on})
+        for number, each in enumerate(SEGMENTS)
+        for on in ("entered", "left")
+    ),
+    trigger("changes-0", {"attribute": "activity.platform", "on": "changes"}),
 )
 
 
@@ -85,7 +88,9 @@ class World:
     def __init__(self, folder: Path) -> None:
         folder.mkdir()
         self.pipeline = Pipeline(folder, now=time.time)
-        self.pipeline.snapshot = with_segments(self.pipeline.snapshot, *SEGMENTS)
+        self.pipeline.snapshot = with_segments(self.pipeline.snapshot, *SEGMENTS).model_copy(
+            update={"triggers": TRIGGERS}
+        )
         self.service = ProfileService(self.pipeline, Following(self.pipeline), None)  # type: ignore[arg-type]
         self.documents = DocumentFolder(folder)
         self.ledger = TriggerLedger(self.documents)

@@ -30,7 +30,7 @@ def list_triggers(context: typer.Context, as_json: Json = False) -> None:
     rows = [
         [
             each.name,
-            f"{each.when.change} {each.when.segment or each.when.q}",
+            f"{each.when.change} {each.when.segment or each.when.q or each.when.attribute}",
             each.webhook or f"topic {each.topic}",
             str(each.version),
             each.status,

@@ -295,3 +295,32 @@ def test_hidden_segments_have_no_triggers(served: Served, documents: SharedDocum
         assert [each["name"] for each in listed] == ["welcome"]
         for name in ("all", "unknown"):
             problem(served.client("all").get(f"/v1/triggers/{name}/ledger"), 404)
+
+
+def test_a_value_that_changes_is_reported(served: Served, documents: SharedDocuments) -> None:
+    """Not its first value, not the same again, not by a merge."""
+    receiver = Receiver()
+    changes = trigger("platform", when={"attribute": "activity.platform", "on": "changes"})
+    served.pipeline.snapshot = served.pipeline.snapshot.model_copy(update={"triggers": (changes,)})
+
+    def seen_ago(user: str, platform: str, days_ago: float) -> None:
+        served.pipeline.process([seen(user, platform, days_ago=days_ago)])
+
+    with following(served, documents, receiver, changes):
+        for number, platform in enumerate(("ios", "ios", "android", "ios")):
+            seen_ago("a", platform, (10 - number) / 1000)
+        eventually(lambda: len(receiver.taken) == 2)
+        seen_ago("b", "android", 0.001)
+        decided(served, "always", 1)
+        eventually(lambda: ("suppressed", "merged") in outcomes(served, "platform"))
+        seen_ago("b", "web", 0.0005)
+        eventually(lambda: len(receiver.taken) == 3)
+        # What came late changes nothing that is newer, and is old where it does.
+        seen_ago("c", "ios", 4)
+        seen_ago("c", "web", 3)
+        eventually(lambda: ("suppressed", "expired") in outcomes(served, "platform"))
+    assert [each.profile for each in receiver.taken] == ["user_id:a", "user_id:a", "user_id:a"]
+    assert len(set(receiver.ids)) == 3
+    assert {each.document["kind"] for each in receiver.taken} == {"changes"}
+    feed = served.client("all").get("/v1/changes").json()["items"]
+    assert {each.get("segment") for each in feed} <= {None, "ios", "everybody"}
