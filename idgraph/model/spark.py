@@ -57,7 +57,7 @@ class SparkSettings(SettingsTable):
     preview_from: int = Field(
         default=300_000,
         ge=1,
-        description="Fragments from which on `idgraph rules preview` uses Spark.",
+        description="Fragments from which on `idgraph rules preview` uses Spark, and labels from which on `idgraph features` does.",
     )
     options: dict[str, SecretStr] = Field(
         default={}, description="Further options of Spark, such as `spark.executor.memory`."

@@ -6,7 +6,8 @@ import doctest
 import json
 import re
 import stat
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ import idgraph as library
 from idgraph.app import wiring
 from idgraph.app.adapters.shared_state import open_documents
 from idgraph.app.entrance import local_operator
+from idgraph.app.jobs.context import LocalJobContext
 from idgraph.app.profile_server import application
 from idgraph.app.settings.document import Settings
 from idgraph.jobs.features.served import ServedLookups
@@ -27,6 +29,8 @@ from idgraph.model.errors import QueryError
 from idgraph.model.identifiers import Identifier
 from idgraph.model.queries import Term
 from idgraph.model.snapshots import MetadataSnapshot
+from ingestion.spark.spread import Answer
+from ingestion.spark.workers import WorkerPlan
 from metadata_service.behaviour import derived_paths
 from tests.app.conftest import CommandLine, filled_by, keep_snapshot
 from tests.profile_service.api.test_segments import segment, with_segments
@@ -36,7 +40,7 @@ pytestmark = pytest.mark.slow
 
 PAGE = Path(__file__).parents[2] / "docs" / "behaviour.md"
 ORDERS, SESSIONS = "behaviour.orders30d", "behaviour.sessions.count"
-PERSON = "user_id:1540"
+PERSON, EMAIL = "user_id:1540", "email:aimee.moore@example.com"
 MADE_BY = (b'"1540"', b"aimee.moore@example.com")
 
 
@@ -149,6 +153,47 @@ def test_a_file_is_written_a_few_rows_at_a_time(
     (job,) = (each for each in shop.json("jobs", "list", "--json") if "parts" in each["what"]["output"])
     assert (job["kind"], job["done"], job["counts"]) == ("features", 4, {"without_profile": 1})
     assert job["what"]["columns"] == [ORDERS]
+
+
+def test_tasks_give_the_same_file(
+    shop: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Spark is not started: tests/spark/test_features.py does."""
+    many = pa.concat_tables([labels(bought=[1, 0, None, 1]), labels(bought=[2, 3, 4, 5])])
+    email = pa.array([PERSON, EMAIL, None, EMAIL, "user_id:0", "email:a@b.c", PERSON, EMAIL])
+    parquet.write_table(many.set_column(0, "identifier", email), given := tmp_path / "labels.parquet")
+    sealed: list[bytes] = []
+
+    def answered(
+        _: Any, plan: WorkerPlan, parts: list[bytes], answer: Answer
+    ) -> Iterator[list[bytes] | None]:
+        yield None
+        sealed.extend(parts)
+        tools = plan.open_resources(plan.settings)
+        with closing(tools.store):
+            yield [answer(tools, place, part) for place, part in enumerate(parts)]
+
+    monkeypatch.setattr("ingestion.spark.spread.answered", answered)
+    monkeypatch.setattr("ingestion.spark.spread.tasks_of", lambda _: 3)
+    monkeypatch.setattr(LocalJobContext, "spark", lambda *_: nullcontext())
+    monkeypatch.setattr("idgraph.jobs.features.job.SPREAD_AT_ONCE", 5)
+
+    def written(spread_from: int, *options: str) -> tuple[bytes, str]:
+        monkeypatch.setenv("IDGRAPH_SPARK__PREVIEW_FROM", str(spread_from))
+        caplog.clear()
+        out = tmp_path / f"{spread_from}-{len(options)}.csv"
+        columns = f"{ORDERS},{SESSIONS},latest:demographics.age"
+        result = shop("features", given, "--columns", columns, "-o", out, "--complete", *options)
+        assert result.exit_code == 0, result.output
+        return out.read_bytes(), caplog.text
+
+    for options in ((), ("--segment", "elsewhere")):
+        here = written(1_000, *options)
+        assert not sealed
+        assert written(1, *options) == here
+        assert len(sealed) == 6
+        assert not any(part in each for each in sealed for part in (b"1540", b"aimee"))
+        sealed.clear()
 
 
 def test_an_empty_file_has_the_columns(shop: CommandLine, tmp_path: Path) -> None:

@@ -57,13 +57,17 @@ def drawn(seed: int) -> list[dict[str, Any]]:
     ]
 
 
-def pipeline_of(folder: Path, orders: list[dict[str, Any]], **bounds: Any) -> Pipeline:
+def pipeline_of(
+    folder: Path, orders: list[dict[str, Any]], bounds: dict[str, Any] | None = None, **parts: Any
+) -> Pipeline:
     activity = ORDER.model_copy(update=bounds)
     known = with_behaviour((activity,), (COUNT, SUM, SESSIONS, PAIR, RATIO, MIXED))
     declared = {each.path: each for each in attributes()} | {
         path: attribute(path, kind) for path, kind in TYPES.items()
     }
-    pipeline = Pipeline(folder, snapshot=known.model_copy(update={"attributes": tuple(declared.values())}))
+    pipeline = Pipeline(
+        folder, snapshot=known.model_copy(update={"attributes": tuple(declared.values())}), **parts
+    )
     pipeline.process(
         order(
             each["person"],
@@ -172,7 +176,7 @@ def test_a_clearance_hides_what_is_derived_from_what_it_hides(tmp_path: Path) ->
 @pytest.mark.parametrize("bound", [{"keep": "10d"}, {"most": 3}])
 def test_features_say_where_entries_were_dropped(tmp_path: Path, bound: dict[str, Any]) -> None:
     orders = [{"person": 1, "time": NOW_MS - day * DAY_MS, "total": 5.0} for day in (40, 30, 20, 5, 1)]
-    pipeline = pipeline_of(tmp_path, orders, **bound)
+    pipeline = pipeline_of(tmp_path, orders, bound)
     features = Features(
         pipeline.reader(),
         [

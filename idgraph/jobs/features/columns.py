@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from idgraph.model.attributes import DataType
 from idgraph.model.errors import QueryError
-from idgraph.model.identifiers import Identifier, given_identifier
+from idgraph.model.identifiers import given_identifier
 from idgraph.model.query_language import attribute_hint
 from idgraph.projection.behaviour import NOTHING_DERIVED, AsOf
 from profile_service.reader import MASK
@@ -58,7 +58,7 @@ class Features:
         is complete. Raises QueryError."""
         if not wanted:
             raise QueryError("name at least one column, as behaviour.orders30d")
-        self._reader, self._among = reader, among
+        self.reader, self._among = reader, among
         self._cells = {name: CELLS[self._type(name)] for name in wanted}
         self._paths = {name: name.removeprefix(LATEST) for name in wanted}
         derives = reader.behaviour_reader.derives
@@ -82,11 +82,11 @@ class Features:
         values that it could not hold."""
 
     def _type(self, name: str) -> DataType:
-        path, types = name.removeprefix(LATEST), self._reader.column_types()
+        path, types = name.removeprefix(LATEST), self.reader.column_types()
         if path not in types:
             raise QueryError(f"no attribute is called {path}; {attribute_hint(path, types)}")
-        self._reader.require_open(path, "a feature")
-        behaviour = self._reader.behaviour_reader
+        self.reader.require_open(path, "a feature")
+        behaviour = self.reader.behaviour_reader
         if path == name and not behaviour.derives(path):
             raise QueryError(
                 f"{path} is not derived from timelines: only its latest value is known, which may be younger than a label; "
@@ -127,11 +127,11 @@ class Features:
     def _answers(self, rows_by_text: Mapping[str, Sequence[int]], times: Sequence[int]) -> Iterator[_Answer]:
         persons: dict[str, Person] = {}
         rows_of: dict[str, list[int]] = defaultdict(list)
-        owners = self._reader.owning_each([_identifier(text) for text in rows_by_text])
+        owners = self.reader.owning_each([given_identifier(given_text(text)) for text in rows_by_text])
         for rows, found in zip(rows_by_text.values(), owners, strict=True):
             if not found.persons:
                 self.counts[NOBODY] += len(rows)
-            elif self._among is not None and self._reader.shown_name(found.persons[0].id) not in self._among:
+            elif self._among is not None and self.reader.shown_name(found.persons[0].id) not in self._among:
                 self.counts[OUTSIDE] += len(rows)
             else:
                 person = found.persons[0]
@@ -141,11 +141,11 @@ class Features:
         known: dict[str, Mapping[int, AsOf]] = {}
         if not self._behaviour.is_empty:
             known = dict(self._behaviour.as_of(list(persons.values()), moments))
-            self._reader.damaged += sorted(rows_of.keys() - known.keys())
+            self.reader.damaged += sorted(rows_of.keys() - known.keys())
         for name, rows in rows_of.items():
             latest = {}
             if self._plain:
-                latest = {each.path: each.value for each in self._reader.profile_of(persons[name]).leaves}
+                latest = {each.path: each.value for each in self.reader.profile_of(persons[name]).leaves}
             yield _Answer(rows, known.get(name, {}), latest)
 
 
@@ -161,10 +161,11 @@ def report(counts: Counter[str]) -> Iterator[str]:
             yield f"{column}: {number:,} {'value is' if number == 1 else 'values are'} null, since the column cannot hold them"
 
 
-def _identifier(text: Any) -> Identifier:
+def given_text(text: Any) -> str:
+    """Raises QueryError for what is no text."""
     if not isinstance(text, str):
         raise QueryError(f"{IDENTIFIER} has texts such as user_id:480, not a {type(text).__name__}")
-    return given_identifier(text)
+    return text
 
 
 def require_labels(schema: pa.Schema, added: Iterable[str]) -> None:
