@@ -90,10 +90,10 @@ class MessageLimit(FrozenDocument):
 
 
 class Group(FrozenDocument):
-    """Triggers of the same group have limits in common: the messages of all count."""
+    """Triggers of the same group have limits in common: the messages of all count, and the limits that any of them states."""
 
     name: str = Field(pattern=NAME_PATTERN)
-    limits: tuple[MessageLimit, ...] = Field(min_length=1, max_length=10)
+    limits: tuple[MessageLimit, ...] = Field(default=(), max_length=10)
 
 
 class QuietHours(FrozenDocument):

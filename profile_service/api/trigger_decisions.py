@@ -17,7 +17,7 @@ from merge.identity.components import Person
 from profile_service.reader import ProfileReader
 from profile_service.service import ProfileService
 from profile_service.trigger_ledger import Message, TriggerLedger
-from transforms.behaviour.triggers import decide
+from transforms.behaviour.triggers import decide, with_limits_of_groups
 
 
 class Decisions:
@@ -36,7 +36,7 @@ class Decisions:
         self._ledger = ledger
         self._of_segment: dict[tuple[str, str], list[TriggerDocument]] = defaultdict(list)
         self._groups: dict[str, list[str]] = defaultdict(list)
-        for each in triggers:
+        for each in with_limits_of_groups(triggers):
             for kind in each.kinds:
                 self._of_segment[each.segment, kind].append(each)
             if each.group:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime, time, timedelta
 from functools import lru_cache
@@ -28,6 +29,23 @@ def decide(
         return TriggerDecision(id_, "suppressed", reason, now_ms)
     due_ms = quiet_until(trigger.quiet, now_ms)
     return TriggerDecision(id_, "waiting" if due_ms == now_ms else "held", "", due_ms)
+
+
+def with_limits_of_groups(triggers: Iterable[TriggerDocument]) -> list[TriggerDocument]:
+    """The same triggers, in each group with the limits that any trigger of the group states."""
+    known = list(triggers)
+    limits: dict[str, dict[MessageLimit, None]] = defaultdict(dict)
+    for each in known:
+        if each.group:
+            limits[each.group.name] |= dict.fromkeys(each.group.limits)
+    return [
+        each.model_copy(
+            update={"group": each.group.model_copy(update={"limits": tuple(limits[each.group.name])})}
+        )
+        if each.group
+        else each
+        for each in known
+    ]
 
 
 def delivery_id(trigger: TriggerDocument, occurrence: Occurrence) -> str:
