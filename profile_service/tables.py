@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 ID, IDENTIFIERS, REST = "_id", "_identifiers", "_rest"
 PROTECTED = {b"idgraph.protected": b"true"}
 """Metadata of the field of an attribute that policy protects."""
+TIME = b"idgraph.time"
+"""Key of the metadata of the field of an attribute that is a time: `milliseconds`, `rfc3339` or `date`."""
 ROWS = 10_000
 """Rows of a record batch."""
 MOST_PARTITIONS = 1000
@@ -118,11 +120,7 @@ class Columns:
                 pa.field(IDENTIFIERS, _IDENTIFIERS, nullable=False),
                 *([] if key is None else [pa.field(key, pa.string())]),
                 *(
-                    pa.field(
-                        path,
-                        CELLS[kind].arrow,
-                        metadata=PROTECTED if reader.policy(path).is_protected else None,
-                    )
+                    pa.field(path, CELLS[kind].arrow, metadata=_about(reader, path))
                     for path, kind in self.types.items()
                 ),
                 pa.field(REST, pa.string()),
@@ -198,6 +196,12 @@ class Columns:
         return next(
             (each.value for each in found if str(each) == profile.id), found[0].value if found else None
         )
+
+
+def _about(reader: ProfileReader, path: str) -> dict[bytes, bytes] | None:
+    time = reader.time_of(path)
+    stated = {} if time is None else {TIME: time.encode()}
+    return (PROTECTED | stated if reader.policy(path).is_protected else stated) or None
 
 
 def _require_type(key: str, known: set[str]) -> None:

@@ -32,7 +32,7 @@ ATTRIBUTES = "/ui/attributes"
 THEMES = ("auto", "light", "dark")
 
 _TIME = re.compile(
-    r"(?:(?:^|[._-])(?:at|time|timestamp|datetime|ts|date|seen|since|until)|At|Time|Timestamp|Ts|Date|Seen|Since|Until)$"
+    r"(?:(?:^|[._-])(?:at|time|timestamp|datetime|ts|date|seen|since|until|begin|end)|At|Time|Timestamp|Ts|Date|Seen|Since|Until)$"
 )
 
 
@@ -93,8 +93,12 @@ def is_time(path: str) -> bool:
     return _TIME.search(path) is not None
 
 
-def value_time(value: Any, path: str) -> str:
-    """The time that a value of an attribute says in epoch milliseconds or seconds; empty for any other."""
+def value_time(value: Any, path: str, form: str | None = None) -> str:
+    """The time that a value of an attribute says in epoch milliseconds or seconds; empty for any other. `form` is that of
+    metadata."""
+    if form == "milliseconds" and type(value) in (int, float):
+        moment = rfc3339(int(value))
+        return as_time(moment) if moment.endswith("Z") else ""
     if type(value) is not int or not is_time(path):
         return ""
     for unit in (1000, 1):

@@ -19,6 +19,7 @@ from idgraph.model.callers import Scope
 from idgraph.model.errors import ProfileServiceError
 from idgraph.model.identifiers import HASHED_PREFIX
 from idgraph.web.path_values import path_value
+from metadata_service.attributes.catalogue import find_attributes
 from metadata_service.behaviour import ACTIVITIES, DERIVED_ATTRIBUTES
 from metadata_service.ui.frame import rfc3339
 from metadata_service.ui.page import Cursor, OwnPage, SignedIn, items_of
@@ -72,9 +73,13 @@ def show(page: SignedIn, identifier: Named, tab: Literal["values", "json"] = "va
         answer = client.call("GET", "profiles", identifier) if tab == "json" else None
     decided = {(each["purpose"], each["event"]) for each in consents}
     links: dict[str, Any] = explained[0] if explained else {}
-    groups = ((group, leaves_of({group: tree})) for group, tree in sorted(found["attributes"].items()))
+    groups = [(group, leaves_of({group: tree})) for group, tree in sorted(found["attributes"].items())]
+    with page.database.read() as reading:
+        known = find_attributes(reading, [path for _, leaves in groups for path, _ in leaves])
+        times = {each.path: each.time for each in known if each.time is not None}
     return page.render(
         "profile.html",
+        times=times,
         profile=found,
         shown=shown_name(found, identifier),
         groups=[(group, leaves) for group, leaves in groups if leaves],

@@ -16,7 +16,7 @@ from idgraph.model import canonical
 from idgraph.model.attributes import AttributeMetadata
 from idgraph.model.errors import ConfigError, QueryError
 from profile_service.reader import ProfileReader
-from profile_service.tables import ID, IDENTIFIERS, PROTECTED, REST, Columns, data_frame, write_parquet
+from profile_service.tables import ID, IDENTIFIERS, PROTECTED, REST, TIME, Columns, data_frame, write_parquet
 from tests.retail import CREATED, UNDETECTED, Pipeline, attribute, raw, snapshot, spec
 
 INT, FLOAT, TEXT, BOOL, TEXTS = pa.int64(), pa.float64(), pa.string(), pa.bool_(), pa.list_(pa.string())
@@ -209,6 +209,16 @@ def test_what_policy_protects_says_so_whatever_is_there(tmp_path: Path) -> None:
         assert table.column("v").to_pylist() == [None] * len(values)
     opened = Columns(reader).table(reader.scan(reveal=True))
     assert (opened.column("v").to_pylist(), opened.schema) == (["secret"], table.schema)
+
+
+@pytest.mark.parametrize(("form", "kind"), [("milliseconds", "integer"), ("date", "string")])
+def test_the_field_of_a_time_says_its_form(tmp_path: Path, form: str, kind: str) -> None:
+    reader = pipeline(tmp_path, [attribute("v", kind, time=form)], [1]).reader()
+    assert Columns(reader).schema.field("v").metadata == {TIME: form.encode()}
+    closed = attribute("v", kind, time=form, encryption="searchable")
+    (tmp_path / "closed").mkdir()
+    reader = pipeline(tmp_path / "closed", [closed], [1]).reader()
+    assert Columns(reader).schema.field("v").metadata == PROTECTED | {TIME: form.encode()}
 
 
 @pytest.mark.parametrize(

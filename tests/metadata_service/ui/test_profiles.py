@@ -14,6 +14,7 @@ from typing import Any
 import httpx
 import pytest
 
+from idgraph.model.attributes import AttributeDefinition
 from idgraph.model.callers import Scope
 from idgraph.web.refusals import UnknownSubjectError
 from metadata_service.storage.tokens import Role, revoke_token
@@ -310,5 +311,20 @@ def test_times_name_their_zone_and_values_that_are_times_can_be_read(whole: Whol
         frame.value_time(each, path) for each, path in ((1712052000000, "orders.total"), ("x", "seenAt"))
     ] == ["", ""]
     assert frame.value_time(1712052000, "order.created_at") == frame.value_time(1712052000000, "lastSeen")
+    assert frame.value_time(1712052000000, "orders.total", "milliseconds") == "2 Apr 2024 10:00 UTC"
+    assert frame.value_time(10**30, "x", "milliseconds") == frame.value_time("x", "x", "milliseconds") == ""
     for path in ("format", "cart", "data", "estimate", "update"):
         assert not frame.is_time(path), path
+
+
+def test_a_value_that_metadata_calls_a_time_is_shown_as_one(whole: Whole) -> None:
+    admin, address = whole.site.api(), "/v1/attributes/activity.purchase.total"
+    known = admin.get(address).json()
+    stated = {each: known[each] for each in AttributeDefinition.model_fields if each in known}
+    admin.put(address, json=stated | {"time": "milliseconds"}).raise_for_status()
+    try:
+        person = whole.site.signed_in(Role.ADMIN)
+        assert "1 Jan 1970 00:00 UTC" in person.get(PERSON)
+        assert "1 Jan 1970 00:00 UTC" in person.get("/ui/attributes/activity.purchase.total?values=true")
+    finally:
+        admin.put(address, json=stated).raise_for_status()
