@@ -21,7 +21,7 @@ from idgraph.app.publish import publisher, topic_publisher
 from idgraph.app.settings.document import Settings
 from idgraph.app.settings.tables import TopicSettings, WebhookSettings
 from idgraph.app.shared_flows import SharedFlows
-from idgraph.jobs.features.served import PAUSE_SECONDS, ServedLookups
+from idgraph.jobs.features.served import PAUSE_SECONDS, ServedLookups, sweep
 from idgraph.model.triggers import topic_receiver
 from idgraph.repeating import Outage, Repeating
 from idgraph.web.limits import RateLimit
@@ -137,6 +137,7 @@ def application(settings: Settings, secret: bytes | None = None) -> Iterator[Fas
                 partial(project_now, adapters, following),
             )
             service.documents = documents
+            sweep(documents)
             if settings.profiles.checked_share:
                 noted = ServedLookups(
                     documents, wiring.served_hashes(settings), settings.profiles.checked_share

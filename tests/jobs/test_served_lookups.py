@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 from idgraph.jobs.features.check import CheckedLookups, FeatureCheck
-from idgraph.jobs.features.served import ServedHashes, ServedLookups, notes, rules_of
+from idgraph.jobs.features.served import ServedHashes, ServedLookups, notes, rules_of, sweep
 from idgraph.model.canonical import encode
 from idgraph.model.identifiers import Identifier
 from idgraph.model.timelines import DAY_MS
@@ -181,6 +181,19 @@ def test_documents_are_bounded(noted: Noted, monkeypatch: pytest.MonkeyPatch) ->
         noted.log.flush()
     assert len(list(notes(noted.documents))) == 6
     assert len(noted.documents.names("served/*")) == 3
+
+
+def test_notes_go_with_their_time(noted: Noted, monkeypatch: pytest.MonkeyPatch) -> None:
+    noted.look(range(2))
+    noted.log.flush()
+    now = time.time_ns() // 1_000_000
+    monkeypatch.setattr("idgraph.jobs.features.served._now_ms", lambda: now + 2 * DAY_MS)
+    noted.look(range(2))
+    noted.log.flush()
+    assert len(noted.documents.names("served/*")) == 2
+    monkeypatch.setattr("idgraph.jobs.features.served._now_ms", lambda: now + 8 * DAY_MS)
+    sweep(noted.documents)
+    assert len(noted.documents.names("served/*")) == 1
 
 
 def test_only_a_share_is_noted(noted: Noted) -> None:

@@ -104,7 +104,7 @@ class ServedLookups:
         self._lock = threading.Lock()
         self._waiting: list[ServedNote] = []
         self._growing: list[ServedNote] = []
-        self._name = ""
+        self._name, self._begun_ms = "", 0
 
     def begin(
         self, reader: ProfileReader, caller: Caller, identifier: Identifier, snapshot: MetadataSnapshot
@@ -133,25 +133,36 @@ class ServedLookups:
         served = stated(begun.behaviour, dict(_leaves(attributes)))
         values = {path: self._hashes.of(note.profile, note.from_ms, each) for path, each in served.items()}
         with self._lock:
-            self._waiting.append(note._replace(to_ms=time.time_ns() // 1_000_000, values=values))
+            self._waiting.append(note._replace(to_ms=_now_ms(), values=values))
 
     def flush(self) -> None:
         """Write what waits. Raises StoreError."""
         with self._lock:
             taken, self._waiting = self._waiting, []
         for start in range(0, len(taken), NOTES_AT_ONCE):
-            if not self._name or len(self._growing) >= NOTES_AT_ONCE:
+            # One that grew for long would keep its first notes for as long.
+            if len(self._growing) >= NOTES_AT_ONCE or _now_ms() - self._begun_ms > DAY_MS:
                 self._begin_document()
             self._growing += taken[start : start + NOTES_AT_ONCE]
             self._documents.write(self._name, canonical.encode(self._growing), durable=False)
 
     def _begin_document(self) -> None:
-        now = time.time_ns() // 1_000_000
-        self._name, self._growing = f"{ROOT}/{now:015d}-{secrets.token_hex(4)}.json", []
-        names = self._documents.names(f"{ROOT}/*")
-        for place, name in enumerate(names):
-            if place < len(names) - MOST_DOCUMENTS or name < f"{ROOT}/{max(0, now - KEPT_MS):015d}":
-                self._documents.remove(name)
+        self._begun_ms = _now_ms()
+        self._name, self._growing = f"{ROOT}/{self._begun_ms:015d}-{secrets.token_hex(4)}.json", []
+        sweep(self._documents)
+
+
+def sweep(documents: SharedDocuments) -> None:
+    """Remove notes that are old, or too many. Raises StoreError."""
+    names = documents.names(f"{ROOT}/*")
+    oldest = f"{ROOT}/{_now_ms() - KEPT_MS:015d}"
+    for place, name in enumerate(names):
+        if place < len(names) - MOST_DOCUMENTS or name < oldest:
+            documents.remove(name)
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
 
 
 def notes(documents: SharedDocuments) -> Iterator[ServedNote]:
