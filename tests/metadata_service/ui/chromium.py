@@ -36,6 +36,16 @@ _TORN = """() => [...document.querySelectorAll("table.rows")].flatMap((table) =>
     ).map((cell) => `${table.caption?.textContent}: ${heads[row.children.length && [...row.children].indexOf(cell)].textContent}`));
 })"""
 
+_CUT = """() => [...document.querySelectorAll("main *")].filter((each) => {
+    const box = each.getBoundingClientRect();
+    if (!box.width || !box.height || box.right <= innerWidth + 1 || each.closest("svg, .unseen, thead, details:not([open])")) return false;
+    for (let above = each; above; above = above.parentElement) {
+        const style = getComputedStyle(above);
+        if (style.textOverflow === "ellipsis" || (above !== each && /auto|scroll/.test(style.overflowX))) return false;
+    }
+    return true;
+}).map((each) => `${each.tagName} ${each.className} ${each.textContent.trim().slice(0, 40)}`)"""
+
 _IS_COMPLETE = """() => document.readyState === "complete"
     && !document.querySelector(".htmx-request, .htmx-swapping, .htmx-settling")
     && [...document.querySelectorAll("[hx-trigger*=load]")].every((each) => each["htmx-internal-data"]?.loaded)"""
@@ -91,6 +101,13 @@ def torn_columns(page: Page) -> set[str]:
     """The columns of tables whose head is shown without its cells, or hidden with them shown."""
     page.wait_for_function(_IS_COMPLETE)
     return set(page.evaluate(_TORN))
+
+
+def cut_off(page: Page) -> list[str]:
+    """What stands beyond the right edge where nobody can scroll to, with all details open."""
+    page.wait_for_function(_IS_COMPLETE)
+    page.evaluate("document.querySelectorAll('main details').forEach((each) => { each.open = true; })")
+    return list(page.evaluate(_CUT))
 
 
 def axe_violations(page: Page) -> list[str]:

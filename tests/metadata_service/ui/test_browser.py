@@ -17,7 +17,7 @@ from idgraph.model.spec_use import SpecUse
 from metadata_service.storage.tokens import Role
 from tests.lanes import long
 from tests.metadata_service.made_tokens import create_token
-from tests.metadata_service.ui.chromium import axe_violations, chromium, signed_in
+from tests.metadata_service.ui.chromium import axe_violations, chromium, cut_off, signed_in
 from tests.metadata_service.ui.site import EVENT, Whole
 from tests.metadata_service.ui.test_definitions import HELLO, crossed
 from tests.metadata_service.ui.test_timeline import BUYER, acted
@@ -308,6 +308,7 @@ def test_no_page_has_a_serious_barrier(browser: Browser, whole: Whole, theme: st
                 "/ui/activities-new?name=order",
                 "/ui/derived-attributes",
                 "/ui/derived-attributes-new?name=orders30d&of=pattern",
+                "/ui/models",
                 "/ui/triggers",
                 "/ui/triggers-new?name=hello",
                 "/ui/profiles",
@@ -350,7 +351,7 @@ def test_a_derived_attribute_is_tried_before_it_is_published(browser: Browser, w
         page.get_by_text("Fields", exact=True).click()
         assert axe_violations(page) == []
         page.set_viewport_size({"width": 320, "height": 700})
-        assert page.evaluate("document.documentElement.scrollWidth") <= 320
+        assert cut_off(page) == []
 
 
 def test_a_model_is_added_by_its_file(page: Page) -> None:
@@ -407,6 +408,7 @@ def test_axe_looks_at_what_comes_late(page: Page) -> None:
 
 @pytest.mark.long
 def test_pages_fit_a_narrow_screen(browser: Browser, whole: Whole) -> None:
+    acted(whole)
     with signed_in(browser, whole.site, viewport={"width": 320, "height": 700}) as page:
         for path in (
             *("/ui/", "/ui/jobs", "/ui/jobs/new", "/ui/policy-changes", "/ui/audit"),
@@ -419,10 +421,11 @@ def test_pages_fit_a_narrow_screen(browser: Browser, whole: Whole) -> None:
             "/ui/views-new?name=card",
             "/ui/derived-attributes",
             "/ui/derived-attributes-new?name=orders30d&of=pattern",
+            *("/ui/models", "/ui/triggers", "/ui/triggers-new?name=narrow&of=segment", "/ui/activities"),
             "/ui/profiles?q=activity.platform=web",
             "/ui/profiles/user_id:3474",
             "/ui/profiles/user_id:3474?tab=json",
-            "/ui/profiles/user_id:3474/timeline",
+            f"{BUYER}/timeline",
             "/ui/users",
             "/ui/keys",
             "/ui/sandboxes",
@@ -430,6 +433,7 @@ def test_pages_fit_a_narrow_screen(browser: Browser, whole: Whole) -> None:
         ):
             page.goto(path)
             assert page.evaluate("document.documentElement.scrollWidth") <= 320, path
+            assert cut_off(page) == [], path
         page.goto("/ui/specs")
         page.get_by_role("button", name="Menu").click()
         page.get_by_role("link", name="Profiles").click()
