@@ -53,23 +53,32 @@ GREATEST: Version = (1 << 63, "", 0)
 class EntryPage:
     """The entries of an activity and a day, in their order. What is not asked for is not decoded."""
 
-    __slots__ = ("_columns", "_entries", "ids", "times", "versions")
-
-    def __init__(self, entries: Sequence[Entry], columns: _Columns | None = None) -> None:
-        self._columns = columns
-        self._entries = entries
-        self.times = [each[0] for each in entries] if columns is None else columns.times
-        self.ids = [each[2] for each in entries] if columns is None else columns.ids
+    def __init__(self, entries: Sequence[Entry] | None, columns: _Columns | None = None) -> None:
+        """One of both."""
+        self._entries, self._columns = entries, columns
+        self._values: dict[str, Sequence[Any]] = {}
+        self.times = [each[0] for each in entries or ()] if columns is None else columns.times
+        self.ids = [each[2] for each in entries or ()] if columns is None else columns.ids
         self.versions: Collection[Version] = (
-            {each.made_by for each in entries} if columns is None else [each[1:] for each in columns.makers]
+            {each.made_by for each in entries or ()}
+            if columns is None
+            else [each[1:] for each in columns.makers]
         )
         """The `made_by` of its entries."""
 
     def entries(self) -> Sequence[Entry]:
         """Raises DamagedStateError."""
-        if self._columns is not None:
-            self._entries, self._columns = _entries(self._columns), None
+        if self._entries is None:
+            self._entries = [] if self._columns is None else _entries(self._columns)
         return self._entries
+
+    def values(self, field: str) -> Sequence[Any]:
+        """The values of a field, None where an entry has none. Raises DamagedStateError."""
+        if self._entries is not None or self._columns is None:
+            return [each[4].get(field) for each in self.entries()]
+        if field not in self._values:
+            self._values[field] = _values(self._columns, field)
+        return self._values[field]
 
     def since(self, generation: int) -> EntryPage:
         """Without the entries of earlier generations of the activity. Raises DamagedStateError."""
@@ -121,7 +130,7 @@ def read_page(data: bytes, names: Collection[str] | None = None) -> EntryPage:
             columns = _columns.decode(data[1:])
             if names is not None:
                 columns.fields = {name: values for name, values in columns.fields.items() if name in names}
-            return EntryPage((), columns)
+            return EntryPage(None, columns)
         if data[:1] == ROWS:
             return EntryPage(_with_fields(entries_of_rows(canonical.decode(data[1:])), names))
     except canonical.MalformedJSON as error:
@@ -146,6 +155,18 @@ def _with_fields(entries: list[Entry], names: Collection[str] | None) -> list[En
         each._replace(fields={name: value for name, value in each.fields.items() if name in names})
         for each in entries
     ]
+
+
+def _values(columns: _Columns, field: str) -> list[Any]:
+    if field not in columns.fields:
+        return [None] * len(columns.times)
+    try:
+        values: list[Any] = canonical.decode(columns.fields[field])
+        if len(values) == len(columns.times):
+            return values
+    except (*canonical.MalformedJSON, TypeError) as error:
+        raise _damaged(error) from None
+    raise DamagedStateError("a stored timeline is damaged: a column is of another length")
 
 
 def _entries(columns: _Columns) -> list[Entry]:

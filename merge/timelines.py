@@ -101,8 +101,11 @@ def pages_of(change: TimelineChange) -> dict[PageKey, list[Entry]]:
     """The entries of a change by the page that they belong to."""
     found: dict[PageKey, list[Entry]] = {}
     for activity, (_, _, entries) in change.items():
+        days: dict[int, list[Entry]] = {}
         for each in entries:
-            found.setdefault(PageKey(activity, each.time // DAY_MS), []).append(each)
+            days.setdefault(each[0] // DAY_MS, []).append(each)
+        for day, some in days.items():
+            found[PageKey(activity, day)] = some
     return found
 
 

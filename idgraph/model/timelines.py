@@ -5,7 +5,8 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from itertools import accumulate, chain
+from copy import copy
+from itertools import accumulate
 from operator import itemgetter
 from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol, overload
@@ -60,6 +61,10 @@ class Block(Protocol):
         """All of them. Raises DamagedStateError."""
         ...
 
+    def values(self, field: str) -> Sequence[Any]:
+        """The values of a field, None where an entry has none. Raises DamagedStateError."""
+        ...
+
 
 class Entries(Sequence[Entry]):
     """The entries of an activity in their order. A block of them is decoded when one of it is asked for: so every use may raise
@@ -68,51 +73,66 @@ class Entries(Sequence[Entry]):
     def __init__(self, blocks: Sequence[Block], most: int) -> None:
         """The newest `most` entries of these blocks, which follow one another in time, none of them empty."""
         self._blocks = blocks
-        size = sum(len(each.times) for each in blocks)
-        self._dropped = max(size - most, 0)
-        self._begins = list(accumulate((len(each.times) for each in blocks), initial=-self._dropped))
+        self._begins = list(accumulate((len(each.times) for each in blocks), initial=0))
+        self._places = range(self._begins[-1])[-most:]
 
     def __len__(self) -> int:
-        return self._begins[-1]
+        return len(self._places)
 
     @overload
     def __getitem__(self, place: int) -> Entry: ...
 
     @overload
-    def __getitem__(self, place: slice) -> list[Entry]: ...
+    def __getitem__(self, place: slice) -> Sequence[Entry]: ...
 
-    def __getitem__(self, place: int | slice) -> Entry | list[Entry]:
+    def __getitem__(self, place: int | slice) -> Entry | Sequence[Entry]:
         if isinstance(place, int):
-            at = range(len(self))[place]
+            at = self._places[place]
             number = bisect_right(self._begins, at) - 1
             return self._blocks[number].entries()[at - self._begins[number]]
-        first, end, step = place.indices(len(self))
-        if step != 1:
-            return [self[at] for at in range(first, end, step)]
-        found: list[Entry] = []
-        for block, begin in zip(self._blocks, self._begins, strict=False):
-            if begin < end and begin + len(block.times) > first:
-                found += block.entries()[max(first - begin, 0) : end - begin]
+        places = self._places[place]
+        if places.step != 1:
+            return [self[at] for at in range(len(self))[place]]
+        found = copy(self)
+        found._places = places
         return found
 
     def __iter__(self) -> Iterator[Entry]:
-        return iter(self[:])
+        for block, part in self._parts():
+            yield from block.entries()[part]
 
     def times(self) -> list[int]:
         """Their times; nothing is decoded."""
-        return list(chain.from_iterable(each.times for each in self._blocks))[self._dropped :]
+        return [each for block, part in self._parts() for each in block.times[part]]
+
+    def values(self, field: str) -> list[Any]:
+        """The values of a field, None where an entry has none; no other is decoded."""
+        return [each for block, part in self._parts() for each in block.values(field)[part]]
 
     def before(self, moment: int) -> int:
         """The number of entries whose time is less than a moment in epoch milliseconds."""
-        number = bisect_left(self._blocks, moment, key=lambda each: each.times[0]) - 1
-        if number < 0:
-            return 0
-        return max(self._begins[number] + bisect_left(self._blocks[number].times, moment), 0)
+        number = max(bisect_left(self._blocks, moment, key=lambda each: each.times[0]) - 1, 0)
+        at = self._begins[number] + bisect_left(self._blocks[number].times, moment) if self._blocks else 0
+        return min(max(at - self._places.start, 0), len(self))
+
+    def _parts(self) -> Iterator[tuple[Block, slice]]:
+        """The blocks that have some of them, and which."""
+        first, end = self._places.start, self._places.stop
+        number = bisect_right(self._begins, first) - 1
+        while number < len(self._blocks) and self._begins[number] < end:
+            begin = self._begins[number]
+            yield self._blocks[number], slice(max(first - begin, 0), end - begin)
+            number += 1
 
 
 def times_of(entries: Sequence[Entry]) -> list[int]:
     """The times of sorted entries, in their order."""
     return entries.times() if isinstance(entries, Entries) else [each.time for each in entries]
+
+
+def values_of(entries: Sequence[Entry], field: str) -> list[Any]:
+    """The values of a field of entries, None where one has none."""
+    return entries.values(field) if isinstance(entries, Entries) else [each[4].get(field) for each in entries]
 
 
 def count_before(entries: Sequence[Entry], moment: int) -> int:

@@ -12,7 +12,16 @@ from hypothesis import strategies as st
 
 from idgraph.model import canonical
 from idgraph.model.errors import DamagedStateError
-from idgraph.model.timelines import DAY_MS, ActivityEntries, Entry, PageKey, count_before, made_by_version
+from idgraph.model.timelines import (
+    DAY_MS,
+    ActivityEntries,
+    Entry,
+    PageKey,
+    count_before,
+    made_by_version,
+    times_of,
+    values_of,
+)
 from merge.page_codec import encode_page, read_page, rows_of, union
 from merge.timelines import joined_pages, timeline
 
@@ -117,9 +126,15 @@ def test_a_timeline_is_that_of_the_entries_of_all_fragments(
     assert [found.entries[at] for at in range(-len(shown), len(shown))] == [*shown, *shown]
     with pytest.raises(IndexError):
         found.entries[len(shown)]
+    part = found.entries[2:][first:end]
+    assert list(part) == shown[2:][first:end]
+    assert times_of(part) == [each.time for each in part]
+    for name in ("total", "page"):
+        assert values_of(part, name) == [each.fields.get(name) for each in part]
     moment = data.draw(st.integers(-2 * DAY_MS, DAYS * DAY_MS))
     for each in [moment, *(one.time for one in kept)]:
         assert count_before(found.entries, each) == bisect_left(shown, each, key=lambda one: one.time)
+        assert count_before(part, each) == bisect_left(list(part), each, key=lambda one: one.time)
 
 
 @pytest.mark.parametrize(
@@ -134,5 +149,7 @@ def test_a_damaged_page_is_seen_as_one(change: Any) -> None:
 def test_columns_of_another_length_are_damage() -> None:
     page = encode_page([Entry(1, "shop", "1", (1, "a", 1), {"total": 1})])
     torn = read_page(page.replace(b'{"total":[1]}', b'{"total":[1,2]}'))
+    with pytest.raises(DamagedStateError):
+        torn.values("total")
     with pytest.raises(DamagedStateError):
         torn.entries()

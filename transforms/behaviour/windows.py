@@ -19,7 +19,7 @@ from idgraph.model import canonical, paths
 from idgraph.model.behaviour import CalendarPeriod, Window
 from idgraph.model.durations import milliseconds
 from idgraph.model.errors import SpecError, TransformError
-from idgraph.model.timelines import DAY_MS, Entry, count_before, times_of
+from idgraph.model.timelines import DAY_MS, Entry, count_before, times_of, values_of
 from transforms.spec.budget import start
 from transforms.spec.jmespath.compilation import compile_expression
 from transforms.spec.jmespath.evaluators import is_false
@@ -419,7 +419,7 @@ class WindowDerivation:
         return found if order.step > 0 else found[::-1]
 
     def _with_values(self, chosen: Sequence[Entry], field: str) -> tuple[Sequence[Entry], Sequence[Any]]:
-        values = [entry[4].get(field) for entry in chosen]
+        values = values_of(chosen, field)
         if self._window.function in _OF_NUMBERS:
             if _NUMBERS.issuperset(map(type, values)):
                 return chosen, values
