@@ -9,15 +9,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pydantic import BaseModel, Field
 
 from idgraph.model import canonical
 from idgraph.model.callers import Caller
+from idgraph.model.errors import AlreadyRunningError
 from idgraph.model.timelines import DAY_MS
 from idgraph.model.triggers import LedgerLine, Outcome, TriggerDocument
-from idgraph.web.refusals import UnknownSubjectError
+from idgraph.web.cursors import from_cursor, to_cursor
+from idgraph.web.refusals import BadQueryError, UnknownSubjectError
 from profile_service.link_documents import time_text
 from profile_service.service import ProfileService
 
@@ -27,6 +31,8 @@ if TYPE_CHECKING:
 ROOT = "triggers"
 LINES_AT_ONCE = 200
 """Lines of one document: each is written again for the next line."""
+PLACES = 1000
+"""Places of lines between the begins of two documents."""
 KEPT_MS = 400 * DAY_MS
 MOST_SENT = 1000
 """Deliveries of one trigger to one person that count for limits: a limit has at most so many."""
@@ -43,6 +49,13 @@ class Message(NamedTuple):
     def name(self) -> str:
         """The name of its document: sorted by moment, and the same whenever it is made of the same crossing."""
         return f"{ROOT}/messages/{self.receiver}/{self.line.crossed_ms:015d}-{self.line.id}.json"
+
+
+class LinesPage(NamedTuple):
+    """Some lines, and the cursor of those that follow."""
+
+    items: list[LedgerLine]
+    next: str | None
 
 
 class TriggerLedger:
@@ -109,13 +122,51 @@ class TriggerLedger:
 
     def lines(self, trigger: str, limit: int) -> list[LedgerLine]:
         """The newest lines, each id once."""
-        found: dict[str, LedgerLine] = {}
+        return self.page(trigger, limit).items
+
+    def page(self, trigger: str, limit: int, cursor: str | None = None) -> LinesPage:
+        """Lines behind a cursor, the newest first, each id once, as they were when the first page was read. Raises BadQueryError
+        for a foreign cursor."""
+        newest, before = _places(cursor)
+        found: list[LedgerLine] = []
+        shown: set[str] = set()
+        last = 0
         for name in reversed(self._documents.names(_log(trigger, "*"))):
-            for line in reversed(self._of(name)):
-                found.setdefault(line.id, line)
+            begin = int(_stem(name)) * PLACES
+            for place, line in reversed(list(enumerate(self._of(name), begin))):
+                if place > newest or line.id in shown:
+                    continue
+                newest = min(newest, place) if not shown else newest
+                shown.add(line.id)
+                if place >= before:
+                    continue
                 if len(found) == limit:
-                    return list(found.values())
-        return list(found.values())
+                    return LinesPage(found, to_cursor(f"{newest} {last}"))
+                found.append(line)
+                last = place
+        return LinesPage(found, None)
+
+    def erase_requested(self) -> None:
+        """Remove all of the persons whose erasure `request_erasure` has noted. Without data of hers, she fires nothing again: a
+        crossing before her erasure is nobody's."""
+        requests = self._documents.names(f"{ROOT}/erasures/*.json")
+        if not requests:
+            return
+        gone = {_stem(each) for each in requests}
+        for message in self.waiting():
+            if message.line.profile in gone:
+                self.done(message)
+        logs = self._documents.names(_log("*", "*"))
+        for name in logs:
+            known = self._of(name)
+            if len(kept := [each for each in known if each.profile not in gone]) < len(known):
+                self._write(name, [each.document() for each in kept])
+        self._lines.clear()
+        for trigger in {name.split("/")[2] for name in logs}:
+            for person in gone:
+                self._documents.remove(_sent_to(trigger, person))
+        for name in requests:
+            self._documents.remove(name)
 
     def _growing(self, line: LedgerLine) -> tuple[str, list[LedgerLine]]:
         names = [] if line.trigger in self._lines else self._documents.names(_log(line.trigger, "*"))
@@ -123,7 +174,7 @@ class TriggerLedger:
             self._lines[line.trigger] = names[-1], self._of(names[-1])
         name, known = self._lines.get(line.trigger, ("", []))
         if not name or len(known) >= LINES_AT_ONCE:
-            last = int(name.rpartition("/")[2].removesuffix(".json")) if name else -1
+            last = int(_stem(name)) if name else -1
             begin = max(line.at_ms, last + 1)
             for old in self._documents.names(_log(line.trigger, "*")):
                 if old < _log(line.trigger, f"{max(0, begin - KEPT_MS):015d}"):
@@ -163,11 +214,16 @@ def triggers_of(service: ProfileService, caller: Caller) -> list[TriggerDocument
     return sorted((each for each in triggers if each.segment in visible), key=lambda each: each.name)
 
 
-def ledger_of(service: ProfileService, caller: Caller, name: str, limit: int) -> dict[str, Any]:
-    """The newest lines of a trigger's ledger, as JSON has them. Raises UnknownSubjectError, StoreError."""
+def ledger_of(
+    service: ProfileService, caller: Caller, name: str, limit: int, cursor: str | None = None
+) -> dict[str, Any]:
+    """A page of a trigger's ledger, the newest lines first, as JSON has it. Raises UnknownSubjectError, BadQueryError,
+    StoreError."""
     if all(each.name != name for each in triggers_of(service, caller)):
         raise UnknownSubjectError("there is no such trigger")
-    lines = [] if service.documents is None else TriggerLedger(service.documents).lines(name, limit)
+    empty = LinesPage([], None)
+    page = empty if service.documents is None else TriggerLedger(service.documents).page(name, limit, cursor)
+    lines = page.items
     shown = service.history(service.reader(caller)).shown(
         [(bytes.fromhex(each.profile), each.crossed_ms) for each in lines]
     )
@@ -184,7 +240,31 @@ def ledger_of(service: ProfileService, caller: Caller, name: str, limit: int) ->
         }
         for line, profile in zip(lines, shown, strict=True)
     ]
-    return {"items": items}
+    return {"items": items, "next": page.next}
+
+
+def request_erasure(documents: SharedDocuments, persons: Iterable[str]) -> None:
+    """Remove all of these persons, keyed hashes of their fragments' ids in hexadecimal, from the ledger: here, or by the process
+    that writes it, at once."""
+    if not documents.names(_log("*", "*")):
+        return
+    for each in persons:
+        documents.write(f"{ROOT}/erasures/{each}.json", b"{}")
+    with suppress(AlreadyRunningError), documents.lease(ROOT):
+        TriggerLedger(documents).erase_requested()
+
+
+def _places(cursor: str | None) -> tuple[float, float]:
+    if cursor is None:
+        return inf, inf
+    newest, _, before = from_cursor(cursor, str).partition(" ")
+    if not (newest.isdecimal() and before.isdecimal()):
+        raise BadQueryError("this is no cursor of this list")
+    return int(newest), int(before)
+
+
+def _stem(name: str) -> str:
+    return name.rpartition("/")[2].removesuffix(".json")
 
 
 def _sent_to(trigger: str, person: str) -> str:

@@ -305,8 +305,11 @@ def erasure(settings: Settings, resources: WorkerResources, pinned: PinnedSnapsh
         return index_rules(settings, to_read_by())
 
     def erase_elsewhere(fragments: Collection[str]) -> None:
+        from profile_service.trigger_ledger import request_erasure
+
         with closing(open_documents(settings)) as documents:
             downloads(settings, documents).erase(fragments)
+            request_erasure(documents, [names(each).hex() for each in fragments])
         if (log := existing_household_log(settings)) is not None:
             with closing(log):
                 log.erase([keyed_hash(resources)(each) for each in fragments])

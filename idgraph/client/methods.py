@@ -275,6 +275,21 @@ class Methods:
         request = Request("GET", path_of(("profiles", identifier, "timeline")), params=params)
         return by_cursor(request, "params")
 
+    @Method
+    def triggers(self) -> Asked[list[dict[str, Any]]]:
+        """The triggers in force, by name."""
+
+        def items(answer: Any) -> list[dict[str, Any]]:
+            return list(answer["items"])
+
+        return Request("GET", "/v1/triggers"), items
+
+    @Paged
+    def trigger_ledger(self, name: str, *, page: int = 100) -> Pages[dict[str, Any]]:
+        """The outcomes of the crossings of a trigger, the newest first: fired, held, waiting, suppressed or failed, and why."""
+        request = Request("GET", path_of(("triggers", name, "ledger")), params={"limit": page})
+        return by_cursor(request, "params")
+
     @Paged
     def changes(self, cursor: str = "", segment: str | None = None) -> Pages[dict[str, Any]]:
         """Merges, splits, crossings of segments and changes in them behind a cursor, until now, or those of

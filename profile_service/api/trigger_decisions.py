@@ -63,17 +63,21 @@ class Decisions:
         if own["last"].get(crossing.segment, 0) >= crossing.number:
             return
         clearance = self._clearances.get(trigger.receiver)
-        person, occurrence = None, Occurrence(profile, crossing.number, crossing.at_ms, crossing.at_ms)
-        if clearance is None:
-            occurrence = occurrence._replace(refused=f"no {trigger.receiver_text} is configured")
-        else:
-            reader = reader_as(self._service, clearance)
-            try:
-                person = person_of(self._service, reader, profile)
+        reader = reader_as(self._service, clearance or 0)
+        occurrence = Occurrence(profile, crossing.number, crossing.at_ms, crossing.at_ms)
+        members = [profile]
+        try:
+            person = person_of(self._service, reader, profile, crossing.at_ms)
+            if person is None:
+                # Nothing is noted of whom an erasure took.
+                return
+            members = [self._name(each.stored.id) for each in person.members]
+            if clearance is None:
+                occurrence = occurrence._replace(refused=f"no {trigger.receiver_text} is configured")
+            else:
                 occurrence = self._occurred(trigger, crossing, occurrence, reader, person)
-            except DamagedStateError:
-                occurrence = occurrence._replace(refused="unreadable")
-        members = [profile] if person is None else self._members(person)
+        except DamagedStateError:
+            occurrence = occurrence._replace(refused="unreadable")
         sent = self._united([trigger.name], members)
         of_group = self._united(self._groups[trigger.group.name], members) if trigger.group else {}
         decision = decide(trigger, occurrence, sent, of_group, now)
@@ -102,19 +106,14 @@ class Decisions:
         crossing: Crossing,
         occurrence: Occurrence,
         reader: ProfileReader,
-        person: Person | None,
+        person: Person,
     ) -> Occurrence:
         segment = reader.segments(has_nameless=True).get(crossing.segment)
         if segment is None:
             return occurrence._replace(refused="the receiver's clearance does not see the segment")
-        if person is None:
-            return occurrence._replace(refused="gone")
         if crossing.cause:
             return occurrence._replace(refused=crossing.cause)
         return occurrence._replace(since_ms=_since(trigger, crossing, reader, person, segment))
-
-    def _members(self, person: Person) -> list[str]:
-        return [self._name(each.stored.id) for each in person.members]
 
     def _name(self, fragment: str) -> str:
         return self._service.adapters.store.name(fragment).hex()
@@ -152,10 +151,14 @@ def _since(
     return before if was_so else crossing.at_ms
 
 
-def person_of(service: ProfileService, reader: ProfileReader, profile: str) -> Person | None:
-    """The person whom the fragment of this keyed hash is part of now."""
-    found = service.adapters.store.fragments_named([bytes.fromhex(profile)])
-    return reader.owner_of_fragment(next(iter(found.values()))) if found else None
+def person_of(service: ProfileService, reader: ProfileReader, profile: str, crossed_ms: int) -> Person | None:
+    """The person whom the fragment of this keyed hash is part of now; None where it was erased since the crossing."""
+    store = service.adapters.store
+    if not (found := list(store.fragments_named([bytes.fromhex(profile)]).values())):
+        return None
+    if any(crossed_ms <= each.until for each in store.tombstones(found).values()):
+        return None
+    return reader.owner_of_fragment(found[0])
 
 
 def reader_as(service: ProfileService, clearance: int) -> ProfileReader:

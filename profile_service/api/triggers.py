@@ -111,6 +111,7 @@ class Triggers:
             self._leases.close()
             return
         self._is_idle = False
+        self._ledger.erase_requested()
         store = self._service.adapters.store
         if place is None:
             place = {"cursor": store.ledger_end("")}
@@ -157,7 +158,7 @@ class Triggers:
             return f"no {trigger.receiver_text} is configured"
         reader = reader_as(self._service, receiver.clearance)
         try:
-            person = person_of(self._service, reader, message.line.profile)
+            person = person_of(self._service, reader, message.line.profile, message.line.crossed_ms)
             document = person and _payload(self._service, reader, trigger, message.line, person)
         except (BadQueryError, DamagedStateError) as error:
             return message_of(error)

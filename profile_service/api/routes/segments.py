@@ -125,13 +125,14 @@ def list_triggers(service: Service, caller: ActingCaller) -> Response:
     return answer({"items": [each.model_dump(mode="json") for each in found]})
 
 
-@triggers.get("/{name}/ledger", response_model=Items[TriggerLine])
+@triggers.get("/{name}/ledger", response_model=ListPage[TriggerLine])
 def ledger(
     name: Annotated[str, Path(pattern=NAME_PATTERN)],
     service: Service,
     caller: ActingCaller,
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
+    cursor: Annotated[str | None, Query(max_length=200, description="`next` of the page before.")] = None,
 ) -> Response:
     """The outcomes of the newest crossings of a trigger's segment, the newest decision first: fired, held, waiting, suppressed
     or failed, and why."""
-    return answer(ledger_of(service, caller, name, limit))
+    return answer(ledger_of(service, caller, name, limit, cursor))

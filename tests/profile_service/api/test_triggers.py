@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from idgraph.client import ProfilesClient
 from idgraph.model import queries
 from idgraph.model.backoff import Backoff
 from idgraph.model.events import RawRecord
@@ -22,7 +23,7 @@ from idgraph.model.views import ViewDocument
 from idgraph.projection.projection import Projection
 from profile_service.api.triggers import Triggers
 from profile_service.api.webhooks import Webhook
-from profile_service.trigger_ledger import TriggerLedger
+from profile_service.trigger_ledger import TriggerLedger, request_erasure
 from tests.contracts.implementations import SHARED_DOCUMENTS, Implementation
 from tests.profile_service.api.conftest import Served, caller, problem, published, served_here
 from tests.profile_service.api.test_segments import segment, with_segments
@@ -125,6 +126,8 @@ def test_a_member_is_reported_once(served: Served, documents: SharedDocuments) -
         served.pipeline.process([seen("a", "ios")])
         eventually(lambda: outcomes(served) == [("fired", "")])
         served.pipeline.process([seen("a", "ios")])
+        with ProfilesClient(served.url, "all") as client:
+            assert list(client.trigger_ledger("welcome", page=1)) == ledger(served)
     (taken,) = receiver.taken
     assert taken.profile == "user_id:a"
     assert {
@@ -293,6 +296,8 @@ def test_hidden_segments_have_no_triggers(served: Served, documents: SharedDocum
     with following(served, documents, receiver, trigger(), trigger("all", when={"segment": "none"})):
         listed = served.client("all").get("/v1/triggers").json()["items"]
         assert [each["name"] for each in listed] == ["welcome"]
+        with ProfilesClient(served.url, "all") as client:
+            assert client.triggers() == listed
         for name in ("all", "unknown"):
             problem(served.client("all").get(f"/v1/triggers/{name}/ledger"), 404)
 
@@ -324,3 +329,41 @@ def test_a_value_that_changes_is_reported(served: Served, documents: SharedDocum
     assert {each.document["kind"] for each in receiver.taken} == {"changes"}
     feed = served.client("all").get("/v1/changes").json()["items"]
     assert {each.get("segment") for each in feed} <= {None, "ios", "everybody"}
+
+
+def test_an_erasure_takes_her_lines_and_a_replay_fires_nothing(
+    served: Served, documents: SharedDocuments
+) -> None:
+    receiver = Receiver()
+    store = served.pipeline.store
+    once = trigger(limits=[{"most": 1, "per": "1h"}])
+    with following(served, documents, receiver, once):
+        served.pipeline.process([seen(each, "ios", days_ago=0.002) for each in "ab"])
+        eventually(lambda: len(receiver.taken) == 2)
+        name = store.name("user_id:a").hex()
+        store.erase(["user_id:a"], time.time_ns() // 1_000_000)
+        served.pipeline.project()
+        request_erasure(documents, [name])
+        eventually(lambda: [each["profile"] for each in ledger(served)] == ["user_id:b"])
+        assert not documents.names(f"triggers/people/*/{name}.json")
+        assert not documents.names("triggers/erasures/*.json")
+    documents.write("triggers/place.json", b'{"cursor":""}')
+    with following(served, documents, receiver, once):
+        # She comes back as another person: what was sent does not count, nor is it sent again.
+        served.pipeline.process([seen("a", "ios", days_ago=-0.0001)])
+        eventually(lambda: len(receiver.taken) == 3)
+        served.pipeline.process([seen("c", "ios")])
+        eventually(lambda: len(receiver.taken) == 4)
+    assert [each.profile[-1] for each in receiver.taken[2:]] == ["a", "c"]
+    assert len(set(receiver.ids)) == 4
+
+
+def test_an_erasure_without_a_service_takes_her_lines(served: Served, documents: SharedDocuments) -> None:
+    receiver = Receiver()
+    receiver.reason = "status 500"
+    with following(served, documents, receiver, trigger()):
+        served.pipeline.process([seen("a", "ios")])
+        eventually(lambda: outcomes(served) == [("waiting", "status 500")])
+    request_erasure(documents, [served.pipeline.store.name("user_id:a").hex()])
+    kept = TriggerLedger(documents)
+    assert (kept.lines("welcome", 10), kept.waiting()) == ([], [])
