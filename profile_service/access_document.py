@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from idgraph.model.identifiers import Identifier
+from idgraph.projection.behaviour import Behaviour
 from merge.identity.components import Person
 from profile_service.consents import consents_of
 from profile_service.history import History
@@ -38,7 +39,8 @@ def access_parts(
     yield "consents", [each._asdict() for each in consents_of(profile)]
     fragments = []
     for member in person.members:
-        fragment_profile = reader.profile_of(Person(member.stored.id, (member,), ()), reveal=True)
+        # What is derived is of the person: no fragment has it.
+        fragment_profile = reader.profile_of(Person(member.stored.id, (member,), ()), True, Behaviour())
         shown_by = {
             own_name(Identifier.parse(name)): {"source": origin.stamp.source, **origin_document(origin)}
             for name, origin in sorted(reader.shown_by(member).items())

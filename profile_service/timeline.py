@@ -99,7 +99,7 @@ def timeline_of(reader: ProfileReader, person: Person, wanted: TimelineRequest) 
     shown = newest[: wanted.limit]
     is_last = len(newest) <= wanted.limit
     return ListPage(
-        items=[_document(key[3], entry) for key, entry in shown],
+        items=[entry_document(key[3], entry) for key, entry in shown],
         next=None if is_last else to_cursor(canonical.encode(shown[-1][0]).decode()),
     )
 
@@ -108,7 +108,8 @@ def _key(activity: str, entry: Entry) -> _Key:
     return (*entry.order, activity)
 
 
-def _document(activity: str, entry: Entry) -> dict[str, Any]:
+def entry_document(activity: str, entry: Entry) -> dict[str, Any]:
+    """An entry as JSON data."""
     _, spec, version = entry.made_by
     return {
         "activity": activity,

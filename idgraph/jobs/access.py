@@ -19,9 +19,11 @@ from idgraph.model.documents import StrictDocument
 from idgraph.model.errors import DamagedStateError, QueryError, StoreError
 from idgraph.model.identifiers import Identifier, given_identifier
 from idgraph.model.jobs import JobKind, JobType, Point, Progress
+from merge.page_codec import read_page
 from profile_service.access_document import access_parts
 from profile_service.history import History
 from profile_service.links import Links
+from profile_service.timeline import entry_document
 
 if TYPE_CHECKING:
     from merge.identity.components import Person
@@ -74,6 +76,16 @@ class AccessRequest(PagedJob):
         reader, hashed = context.reader, resources.blind_index.identifier
         links, history = Links(resources.store, reader), History(resources.store, reader.shown_name)
         yield from access_parts(reader, links, history, person, hashed)
+        timelines = resources.store.timelines(self.fragments)
+        yield (
+            "timelines",
+            [
+                {"fragment": fragment, **entry_document(key.activity, entry)}
+                for fragment, pages in sorted(timelines.items())
+                for key, page in sorted(pages.items())
+                for entry in read_page(page).entries()
+            ],
+        )
         log = context.households()
         keys = {str(hashed(Identifier.parse(each))) for each in self.fragments}
         entries = [each for household in log.of(keys) for each in log.read(household) if each.key in keys]

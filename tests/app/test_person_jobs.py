@@ -19,19 +19,23 @@ from idgraph.app.entrance import project_now
 from idgraph.app.jobs.threads import JobThreads
 from idgraph.app.wiring import downloads, opened_to_read
 from idgraph.jobs.erase.receipt import receipt_hash
+from idgraph.model.behaviour import DerivedDocument
 from idgraph.model.callers import Scope
 from idgraph.model.identity_rules import DEFAULT_RULES
 from idgraph.model.schema_changes import SchemaChange
 from idgraph.model.snapshots import DetectionMode, DiscoveryDefaults, PinnedSnapshot
 from idgraph.model.specs import SpecDocument
+from idgraph.model.store import FragmentWrite
+from idgraph.model.timelines import DAY_MS, Entry, PageKey
 from idgraph.web.server import serving
+from merge.page_codec import encode_page
 from profile_service.api.app import create_app
 from profile_service.api.following import Following
 from profile_service.api.households import Acting, Households
 from profile_service.api.rights import Rights
 from profile_service.service import ProfileService
 from sinks.document_folder import DocumentFolder
-from tests.app.conftest import CommandLine
+from tests.app.conftest import CommandLine, keep_snapshot
 from tests.app.test_erase_command import (
     CANARIES,
     EVERYTHING,
@@ -131,6 +135,33 @@ def complete(document: dict[str, Any]) -> None:
     assert len(certain) == 3
     assert all(MAIL in each["record"].lower() or USER in each["record"] for each in certain)
     assert "p3@example.com" not in text
+
+
+def test_the_document_has_the_timelines_and_what_is_derived_of_the_person(filled: CommandLine) -> None:
+    entry = Entry(1_710_000_000_000, "shop", "order 1", (1, "orders", 3), {"total": 5})
+    with wiring.opened(filled.settings()) as resources:
+        store = resources.store
+        present = store.read([WHO])[WHO]
+        # Of an activity that is in force no more: what is stored is stored.
+        pages = {PageKey("retired", entry.time // DAY_MS): encode_page([entry])}
+        store.write([FragmentWrite(WHO, present.version, present.state, frozenset(), pages=pages)])
+    count = DerivedDocument(name="n", path="told.count", expression="`1`", version=1)
+    keep_snapshot(filled.settings(), snapshot().model_copy(update={"derived_attributes": (count,)}))
+    (document,) = filled.json("access-request", WHO)
+    assert document["timelines"] == [
+        {
+            "fragment": WHO,
+            "activity": "retired",
+            "time": entry.time,
+            "source": "shop",
+            "event": "order 1",
+            "spec": "orders",
+            "spec_version": 3,
+            "fields": {"total": 5},
+        }
+    ]
+    assert document["profile"]["attributes"]["told"] == {"count": 1}
+    assert all("told" not in each["attributes"] for each in document["fragments"])
 
 
 def test_the_command_writes_all_of_a_person(filled: CommandLine) -> None:

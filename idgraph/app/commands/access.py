@@ -27,7 +27,7 @@ def access_request(
 ) -> None:
     """Write all that is stored of a person as one JSON document, protected values in the clear.
 
-    Profile, consents, fragments, links, history and dead letters, with provenance. Exit code 3: nothing is stored.
+    Profile, consents, fragments, timelines, links, history and dead letters, with provenance. Exit code 3: nothing is stored.
     """
     from idgraph.app.jobs.context import LocalJobContext
     from idgraph.jobs.access import ACCESS, AccessParameters
