@@ -91,7 +91,7 @@ def check(
 ) -> None:
     """Compare look-ups that were served with features as of their moments: the share that differs, none. Exit code 6: some do.
 
-    The profile service notes a share of its look-ups where `[profiles] checked_share` says so. Entries that came after a
+    The profile service notes a share of its look-ups: `checked_share` among its settings. Entries that came after a
     look-up with an earlier time may change features: such look-ups are `late`, and do not count.
     """
     from contextlib import closing
