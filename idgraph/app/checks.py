@@ -23,7 +23,6 @@ from idgraph.app.adapters.key_providers import ensure_keyring
 from idgraph.app.adapters.shared_state import is_embedded, shared_flows
 from idgraph.app.java import require_java
 from idgraph.app.settings.document import Settings
-from idgraph.app.shared_flows import SharedFlows
 from idgraph.model.errors import (
     ConfigError,
     IdgraphError,
@@ -33,6 +32,7 @@ from idgraph.model.errors import (
     SourceUnavailableError,
     UnauthorizedError,
 )
+from idgraph.model.flows import Flows
 from idgraph.model.formats import UPGRADES, FormatRange, formats_of
 from idgraph.model.kafka import kafka_sources
 from idgraph.model.pulsar import pulsar_sources
@@ -332,7 +332,7 @@ def _flows(settings: Settings) -> Iterator[Finding]:
             yield from _flow(settings, flows, name)
 
 
-def _flow(settings: Settings, flows: SharedFlows, name: str) -> Iterator[Finding]:
+def _flow(settings: Settings, flows: Flows, name: str) -> Iterator[Finding]:
     report = flows.report(name)
     place = str(settings.directory / "flows" / name) if is_embedded(settings) else f"flow {name}"
     if report is not None and report.is_silent(time.time()):
@@ -341,7 +341,7 @@ def _flow(settings: Settings, flows: SharedFlows, name: str) -> Iterator[Finding
     if (pause := flows.pause_of(name)) is not None:
         text = f"the flow {name} was paused by {pause.who}: {pause.why}"
         yield Finding("waiting", place, text, f"idgraph flows resume {name}", is_fault=False)
-    for hold in flows.holds_of(name):
+    for hold in flows.held(name).holds():
         command = f"idgraph dead-letters list; idgraph flows resume {name} --source {hold.source}"
         yield Finding("waiting", place, f"source {hold.source} waits: {hold.why}", command)
 

@@ -12,8 +12,8 @@ from idgraph.app.adapters.extras import needing
 from idgraph.app.adapters.inputs import open_pulsar_admin
 from idgraph.app.adapters.shared_state import is_embedded, shared_flows
 from idgraph.app.settings.document import Settings
-from idgraph.app.shared_flows import SharedFlows
 from idgraph.model.errors import ConfigError, QueryError, SourceUnavailableError
+from idgraph.model.flows import Flows
 from idgraph.model.pulsar import message_place, pulsar_sources, written
 from idgraph.model.pulsar_ledgers import Ledgers, behind
 from idgraph.model.topics import topic_sources
@@ -78,7 +78,7 @@ def _in_pulsar(settings: Settings, found: dict[tuple[str, str, int], int]) -> It
                 )
 
 
-def _reported(flows: SharedFlows) -> dict[str, Offsets]:
+def _reported(flows: Flows) -> dict[str, Offsets]:
     return {name: report.taken for name in flows.names() if (report := flows.report(name))}
 
 
@@ -92,7 +92,7 @@ MOST_BATCHES = 100
 """Spark keeps the input of so many micro-batches."""
 
 
-def committed(settings: Settings, flows: SharedFlows) -> Callable[[str], bool]:
+def committed(settings: Settings, flows: Flows) -> Callable[[str], bool]:
     """A function that returns whether a flow has committed the event at a position. It raises QueryError for a text that
     is no position, and where nothing is known of it here."""
     checkpoint = settings.flow_state() / "checkpoint"

@@ -18,10 +18,10 @@ from idgraph.app.java import class_archives, require_java
 from idgraph.app.observation.flow_observation import observed
 from idgraph.app.observation.flow_report import reporting
 from idgraph.app.settings.document import Settings
-from idgraph.app.shared_flows import SharedFlows
 from idgraph.files import exclusive_lock, owner_only
 from idgraph.jobs.reencrypt.policy_change import PolicyChanges
 from idgraph.model.errors import ConfigError, FlowInterruptedError, FlowStoppedError, ProfileIndexError
+from idgraph.model.flows import Flows, HeldSources
 from idgraph.model.queries import Query
 from idgraph.model.sources import file_sources, is_glob
 from idgraph.model.spark import is_local
@@ -34,7 +34,6 @@ from ingestion.metadata.schema_buffer import SchemaBuffer, SchemaSender
 from ingestion.metadata.schema_journal import SchemaJournal
 from ingestion.metadata.spec_usage import SpecUsage
 from ingestion.sources.files.taken import folder_of, path_below
-from ingestion.sources.held import HeldSources
 from ingestion.sources.stream import InputStream, Intake
 from ingestion.spark import checkpoints
 from ingestion.spark.micro_batch import MicroBatches, MicroBatchRunner
@@ -136,7 +135,7 @@ def run_flow(
             _require_no_wait(settings, held)
 
 
-def _held(settings: Settings, flows: SharedFlows) -> HeldSources:
+def _held(settings: Settings, flows: Flows) -> HeldSources:
     """The sources that wait; with a limit that none exceeds, all are tried again."""
     held = flows.held(settings.flow.name)
     if settings.flow.dead_letters.max_rate >= 1:
@@ -256,7 +255,7 @@ def _session(settings: Settings, stop: threading.Event, jars: Sequence[Path]) ->
 
 def _flow(
     settings: Settings,
-    flows: SharedFlows,
+    flows: Flows,
     session: Session,
     stream: InputStream,
     held: HeldSources,

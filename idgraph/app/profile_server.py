@@ -20,8 +20,8 @@ from idgraph.app.observation.json_logs import say
 from idgraph.app.publish import publisher, topic_publisher
 from idgraph.app.settings.document import Settings
 from idgraph.app.settings.tables import TopicSettings, WebhookSettings
-from idgraph.app.shared_flows import SharedFlows
 from idgraph.jobs.features.served import PAUSE_SECONDS, ServedLookups, sweep
+from idgraph.model.flows import Flows
 from idgraph.model.triggers import topic_receiver
 from idgraph.repeating import Outage, Repeating
 from idgraph.web.limits import RateLimit
@@ -120,7 +120,7 @@ def application(settings: Settings, secret: bytes | None = None) -> Iterator[Fas
             households = stack.enter_context(closing(household_log(settings)))
             own_households = Households(households, wiring.keyed_hash(adapters))
             desk = stack.enter_context(dead_letter_desk(settings))
-            flows = SharedFlows(documents)
+            flows = Flows(documents)
             rights = Rights(consents, jobs, own_households, tokens, desk, flows)
             is_local = settings.store.kind == "sqlite"
             contact_paths = {str(k): paths for k, paths in settings.profiles.contact_attributes.items()}

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from idgraph.model.errors import ConfigError, StoreError
+from idgraph.model.flows import HeldSources
 from idgraph.model.topics import TopicSource
-from ingestion.sources.held import HeldSources
 from ingestion.sources.kafka.offsets import Offsets, before, leave_out, planned, put_back
 from ingestion.sources.kafka.records import source_of_topic
 from ingestion.spark.checkpoints import query_id

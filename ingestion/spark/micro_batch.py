@@ -24,12 +24,11 @@ from pyspark.util import PythonEvalType
 from idgraph.model.backoff import Backoff
 from idgraph.model.dead_letters import DeadLetters
 from idgraph.model.errors import FlowStoppedError, IdgraphError, StoreError, UnreadableRecordError
-from idgraph.model.flows import SourceHold
+from idgraph.model.flows import HeldSources, SourceHold, specs_for
 from idgraph.model.snapshots import PinnedSnapshot
 from idgraph.model.sources import DeadLetterLimits, FlowConfig, SourceConfig
 from ingestion.metadata.follower import SnapshotFollower
 from ingestion.metadata.schema_buffer import SchemaBuffer
-from ingestion.sources.held import HeldSources, specs_for
 from ingestion.sources.stream import InputStream
 from ingestion.spark.sent_snapshots import BatchPins, SnapshotSender
 from ingestion.spark.shuffle_blocks import ROW_SCHEMA, decode_reports

@@ -26,8 +26,8 @@ from idgraph.model.errors import (
     WorkerInterruptedError,
     WorkerLostError,
 )
+from idgraph.model.flows import HeldSources
 from idgraph.model.sources import FlowConfig
-from ingestion.sources.held import HeldSources
 from ingestion.sources.stream import InputStream, Intake, Throttle
 from ingestion.spark.micro_batch import MicroBatches
 from ingestion.spark.session import unless_gone, was_java_asked_to_end

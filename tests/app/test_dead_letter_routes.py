@@ -15,10 +15,10 @@ from idgraph.app import wiring
 from idgraph.app.dead_letter_desk import dead_letter_desk
 from idgraph.app.jobs.context import LocalJobContext
 from idgraph.app.jobs.threads import JobThreads
-from idgraph.app.shared_flows import SharedFlows
 from idgraph.app.wiring import opened_to_read
 from idgraph.model.callers import Scope
 from idgraph.model.dead_letters import COMMIT, FRAGMENT, DeadLetterReason
+from idgraph.model.flows import Flows
 from idgraph.model.snapshots import MetadataSnapshot, PinnedSnapshot
 from idgraph.web.server import serving
 from profile_service.api import dead_letters as scanning
@@ -70,7 +70,7 @@ def desk(filled: CommandLine) -> Iterator[Desk]:
         following = stack.enter_context(Following(metadata))
         jobs = JobThreads(settings, lambda: PinnedSnapshot(*following.edition()))
         desk = stack.enter_context(dead_letter_desk(settings))
-        folders = SharedFlows(DocumentFolder(settings.directory))
+        folders = Flows(DocumentFolder(settings.directory))
         rights = Rights(jobs=stack.enter_context(jobs), dead_letters=desk, flows=folders)
         audit = wiring.audit_log(settings)
         service = ProfileService(adapters, following, audit, rights=rights)

@@ -24,11 +24,10 @@ from idgraph.app import checks, wiring
 from idgraph.app.cli import app
 from idgraph.app.java import require_java
 from idgraph.app.metadata_server import serving_here
-from idgraph.app.shared_flows import SharedFlows
 from idgraph.files import write_atomically
 from idgraph.model import formats
 from idgraph.model.backoff import Backoff
-from idgraph.model.flows import FlowPause
+from idgraph.model.flows import FlowPause, Flows
 from metadata_service.storage.database import NEWEST
 from sinks.document_folder import DocumentFolder
 from sinks.elasticsearch.schema import LAYOUT as ELASTICSEARCH_LAYOUT
@@ -271,7 +270,7 @@ def test_a_clock_that_was_set_back(well: CommandLine) -> None:
 
 
 def test_flows_that_are_silent_or_paused(well: CommandLine) -> None:
-    folders = SharedFlows(DocumentFolder(directory(well)))
+    folders = Flows(DocumentFolder(directory(well)))
     assert folders.pause("shop", FlowPause(who="ann", why="the store moves", at_ms=0))
     write_atomically(directory(well) / "flows" / "shop" / "report.json", SILENT.encode())
     found = seen(well)

@@ -16,9 +16,8 @@ import pytest
 from idgraph.app.commands.flows import _shown
 from idgraph.app.observation.flow_report import FlowReporter, reporting
 from idgraph.app.settings.document import Settings, load
-from idgraph.app.shared_flows import SharedFlows
 from idgraph.model.errors import FlowStoppedError, SourceUnavailableError, StoreError
-from idgraph.model.flows import FlowPause, FlowReport, FlowState, Straggler
+from idgraph.model.flows import FlowPause, FlowReport, Flows, FlowState, Straggler
 from idgraph.model.topics import Behind
 from ingestion.stages.outcomes import BatchReport, StageReport
 from sinks.document_folder import DocumentFolder
@@ -47,8 +46,8 @@ def settings_of(folder: Path, sources: str = "") -> Settings:
     return found
 
 
-def flows_of(settings: Settings) -> SharedFlows:
-    return SharedFlows(DocumentFolder(settings.directory))
+def flows_of(settings: Settings) -> Flows:
+    return Flows(DocumentFolder(settings.directory))
 
 
 def batch(number: int, events: int, seconds: float, **more: Any) -> BatchReport:

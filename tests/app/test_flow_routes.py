@@ -5,9 +5,7 @@ from __future__ import annotations
 import time
 
 from idgraph.app.observation.flow_report import FlowReporter
-from idgraph.app.shared_flows import SharedFlows
-from idgraph.model.flows import SILENT_SECONDS, FlowState, SourceHold
-from ingestion.sources.held import HeldSources
+from idgraph.model.flows import SILENT_SECONDS, Flows, FlowState, HeldSources, SourceHold
 from sinks.document_folder import DocumentFolder
 from tests.app.test_dead_letter_routes import Desk, desk  # noqa: F401 - a fixture
 from tests.app.test_flow_report import SNAPSHOTS, batch
@@ -16,12 +14,12 @@ from tests.profile_service.api.conftest import problem
 PATH = "/v1/flows"
 
 
-def write(desk: Desk, state: FlowState = FlowState.RUNNING, age: float = -3600.0) -> SharedFlows:  # noqa: F811
+def write(desk: Desk, state: FlowState = FlowState.RUNNING, age: float = -3600.0) -> Flows:  # noqa: F811
     """By default it is never old, however long a test takes."""
     settings = desk.idgraph.settings()
     reporter = FlowReporter(settings, SNAPSHOTS, None, dict, None, lambda: time.time() - age)
     reporter.add(batch(3, 70, 0.5, dead={"no_spec": 7}, sources={"orders": 70}))
-    folders = SharedFlows(DocumentFolder(settings.directory))
+    folders = Flows(DocumentFolder(settings.directory))
     folders.write(reporter.report(state))
     return folders
 

@@ -12,8 +12,8 @@ from idgraph.app.adapters.inputs import _opened_ranges, formats_config, open_for
 from idgraph.app.settings.document import Settings, load
 from idgraph.app.wiring import worker_plan
 from idgraph.model.errors import ConfigError
+from idgraph.model.flows import HeldSources
 from idgraph.model.kafka import REFUSED, KafkaSource
-from ingestion.sources.held import HeldSources
 from ingestion.sources.kafka.stream import KafkaStream
 from sinks.document_folder import DocumentFolder
 

@@ -22,11 +22,9 @@ import pytest
 from idgraph.app.observation import json_logs
 from idgraph.app.observation.flow_observation import OUTBOX_COUNTED, observed
 from idgraph.app.settings.document import load
-from idgraph.app.shared_flows import SharedFlows
 from idgraph.model.errors import ConfigError, SourceUnavailableError, SparkStoppedError, StoreError
-from idgraph.model.flows import FlowPause, FlowReport, SourceHold
+from idgraph.model.flows import FlowPause, FlowReport, Flows, HeldSources, SourceHold
 from idgraph.model.topics import Behind
-from ingestion.sources.held import HeldSources
 from ingestion.stages.outcomes import MAX_REPORTED_DEAD_LETTERS, BatchReport, SetAside, StageReport
 from sinks.document_folder import DocumentFolder
 from tests.installation import until
@@ -104,7 +102,7 @@ class World:
         settings = load(folder / "idgraph.toml")
         with observed(
             settings,
-            SharedFlows(DocumentFolder(settings.directory)),
+            Flows(DocumentFolder(settings.directory)),
             resources,
             snapshots,
             None,
@@ -246,7 +244,7 @@ def test_a_pause_and_a_source_that_waits_are_seen(tmp_path: Path) -> None:
         first = scraped(url)
         assert (first[paused], first[till], first["idgraph_source_held source=web"]) == (0, 0, 0)
         folder.mkdir(parents=True)
-        assert SharedFlows(DocumentFolder(tmp_path / ".idgraph")).pause(
+        assert Flows(DocumentFolder(tmp_path / ".idgraph")).pause(
             "shop", FlowPause(who="ann", why="move", at_ms=1)
         )
         held = SourceHold(source="till", why="70 of 90", at_ms=1, batch=0, batch_name="f/q/0", specs=())
@@ -292,7 +290,7 @@ def test_the_last_event_of_a_source_outlives_a_start(tmp_path: Path) -> None:
         }
     )
     (tmp_path / ".idgraph/flows/shop").mkdir(parents=True)
-    SharedFlows(DocumentFolder(tmp_path / ".idgraph")).write(before)
+    Flows(DocumentFolder(tmp_path / ".idgraph")).write(before)
     name = "idgraph_source_last_event_timestamp_seconds source="
     with World().observed(tmp_path, sources) as (url, show_report):
         first = scraped(url)

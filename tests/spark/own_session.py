@@ -14,7 +14,7 @@ from pathlib import Path
 from idgraph.app.java import class_archives
 from idgraph.model.sources import FileSource, FlowConfig
 from ingestion.sources.files.stream import FileStream
-from ingestion.sources.held import HeldSources
+from idgraph.model.flows import HeldSources
 from sinks.document_folder import DocumentFolder
 from ingestion.sources.stream import Intake
 from ingestion.spark.session import start_session

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from idgraph.app.shared_flows import SharedFlows
+from idgraph.model.flows import Flows
 from idgraph.web.server import serving
 from metadata_service.api.app import create_app
 from metadata_service.api.service import ServiceSettings
@@ -45,7 +45,7 @@ def test_the_others_flow_on_and_what_waits_is_taken_once_it_has_a_spec(
 ) -> None:
     shop, client = service
     installation = Installation(tmp_path / "shop", shop, dead_letters=LIMITS, max_files_per_batch=2)
-    folders = SharedFlows(DocumentFolder(installation.folder / ".idgraph"))
+    folders = Flows(DocumentFolder(installation.folder / ".idgraph"))
     amplitude, orders = retail("amplitude"), retail("orders")
 
     def events() -> int:
@@ -54,8 +54,8 @@ def test_the_others_flow_on_and_what_waits_is_taken_once_it_has_a_spec(
     installation.publish("orders", orders[:50])
     installation.publish("amplitude", amplitude[:100])
     with installation.running() as process:
-        until(lambda: folders.holds_of("shop") or process.poll() is not None, what="the wait")
-        (hold,) = folders.holds_of("shop")
+        until(lambda: folders.held("shop").holds() or process.poll() is not None, what="the wait")
+        (hold,) = folders.held("shop").holds()
         assert hold.source == "amplitude"
         assert "no_spec" in hold.why
         # What comes next of it waits where it is; the others are taken.
@@ -65,7 +65,7 @@ def test_the_others_flow_on_and_what_waits_is_taken_once_it_has_a_spec(
         assert events() == 180
         client.put_spec(definition("amplitude"))
         until(lambda: events() >= 330 or process.poll() is not None, what="the source that has its spec")
-        assert folders.holds_of("shop") == []
+        assert folders.held("shop").holds() == []
         process.send_signal(signal.SIGINT)
         assert process.wait(60) == 0, (installation.folder / "flow.err").read_text()
     assert installation.dead_letters() == []
@@ -79,12 +79,12 @@ def test_a_wait_outlives_the_flow_and_ends_by_a_command(
 ) -> None:
     shop, _ = service
     installation = Installation(tmp_path / "shop", shop, dead_letters=LIMITS)
-    folders = SharedFlows(DocumentFolder(installation.folder / ".idgraph"))
+    folders = Flows(DocumentFolder(installation.folder / ".idgraph"))
     installation.publish("orders", retail("orders")[:50])
     installation.publish("amplitude", retail("amplitude")[:100])
     batches = installation.run(code=4)
     assert sum(batch["events"] for batch in batches) == 150
-    assert len(folders.holds_of("shop")) == 1
+    assert len(folders.held("shop").holds()) == 1
     shown = installation.command("flows", "show", "--json").stdout
     assert [each["source"] for each in json.loads(shown)["held"]] == ["amplitude"]
     done = installation.command("run", "--until-done", code=4)

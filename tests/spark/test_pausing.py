@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from idgraph.app.shared_flows import SharedFlows
-from idgraph.model.flows import FlowReport, FlowState
+from idgraph.model.flows import FlowReport, Flows, FlowState
 from sinks.document_folder import DocumentFolder
 from tests.installation import Installation, Shop, retail, until
 
@@ -18,7 +17,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(600)]
 
 def test_a_pause_holds_across_a_restart_and_loses_and_doubles_nothing(tmp_path: Path, shop: Shop) -> None:
     installation = Installation(tmp_path, shop)
-    folders = SharedFlows(DocumentFolder(installation.folder / ".idgraph"))
+    folders = Flows(DocumentFolder(installation.folder / ".idgraph"))
     (name,) = ("shop",)
     orders = retail("orders")
 

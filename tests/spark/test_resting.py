@@ -12,7 +12,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.long]
 
 RESTED = """
 import threading
-from ingestion.sources.held import HeldSources
+from idgraph.model.flows import HeldSources
 from ingestion.spark.query import resting
 
 stream = FileStream({"all": FileSource(name="all", path=inbox)}, 9, checkpoint,

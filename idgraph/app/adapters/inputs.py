@@ -17,10 +17,10 @@ from idgraph.model.errors import ConfigError, PayloadSchemaError
 if TYPE_CHECKING:
     from idgraph.app.settings.document import Settings
     from idgraph.model.decryption import Decryptor
+    from idgraph.model.flows import HeldSources
     from idgraph.model.pulsar import PulsarSettings
     from idgraph.model.pulsar_ledgers import PulsarAdmin
     from idgraph.model.sources import DecryptorConfig
-    from ingestion.sources.held import HeldSources
     from ingestion.sources.kafka.records import ReadRange
     from ingestion.sources.payload_formats import PayloadFormats
     from ingestion.sources.stream import InputStream

@@ -12,8 +12,8 @@ from idgraph.model.errors import StoreError
 
 if TYPE_CHECKING:
     from idgraph.app.settings.document import Settings
-    from idgraph.app.shared_flows import SharedFlows
     from idgraph.jobs.erase.erasure import TombstoneKeeper
+    from idgraph.model.flows import Flows
     from idgraph.model.households import HouseholdLog
     from idgraph.model.jobs import JobLog
     from idgraph.model.shared_documents import SharedDocuments
@@ -42,12 +42,12 @@ def open_documents(settings: Settings, retry_seconds: float | None = None) -> Sh
 
 
 @contextmanager
-def shared_flows(settings: Settings) -> Iterator[SharedFlows]:
+def shared_flows(settings: Settings) -> Iterator[Flows]:
     """The flows of this installation."""
-    from idgraph.app.shared_flows import SharedFlows
+    from idgraph.model.flows import Flows
 
     with closing(open_documents(settings)) as documents:
-        yield SharedFlows(documents)
+        yield Flows(documents)
 
 
 @contextmanager

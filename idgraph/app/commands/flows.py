@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from idgraph.app.flow_progress import PartitionState
-    from idgraph.app.shared_flows import SharedFlows
-    from idgraph.model.flows import FlowPause, FlowReport
+    from idgraph.model.flows import FlowPause, FlowReport, Flows
 
 
 commands = typer.Typer(help="Flows: offsets in Kafka, reports, pause, resume.")
@@ -60,7 +59,7 @@ def show(context: typer.Context, as_json: Json = False) -> None:
 
     with shared_flows(stored(context)) as known:
         found = [(name, known.report(name), known.pause_of(name)) for name in known.names()]
-        held = {name: known.holds_of(name) for name, _, _ in found}
+        held = {name: known.held(name).holds() for name, _, _ in found}
     if as_json:
         for name, report, pause in found:
             if report is not None:
@@ -117,13 +116,13 @@ def resume(
     """
     with _known(context, name) as flows:
         if source is not None:
-            waiting = [each.source for each in flows.holds_of(name)]
+            waiting = [each.source for each in flows.held(name).holds()]
             if source not in waiting:
                 raise NotFoundError(
                     f"source {source} does not wait in {name}; waiting: {', '.join(waiting) or 'none'}"
                 )
             note(stored(context), "resume source", subject=f"{name}/{source}", purpose=why)
-            flows.try_again(name, source)
+            flows.held(name).try_again(source)
             say(f"source {source} is tried again, at once or when {name} next runs")
             return
         note(stored(context), "resume flow", subject=name, purpose=why)
@@ -131,7 +130,7 @@ def resume(
 
 
 @contextmanager
-def _known(context: typer.Context, name: str) -> Iterator[SharedFlows]:
+def _known(context: typer.Context, name: str) -> Iterator[Flows]:
     from idgraph.app.adapters.shared_state import shared_flows
 
     with shared_flows(stored(context)) as found:

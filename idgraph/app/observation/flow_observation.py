@@ -16,8 +16,8 @@ from idgraph.repeating import Repeating, message_of
 
 if TYPE_CHECKING:
     from idgraph.app.settings.document import Settings
-    from idgraph.app.shared_flows import SharedFlows
     from idgraph.model.dead_letters import DeadLetters
+    from idgraph.model.flows import Flows
     from idgraph.model.store import Outbox
     from idgraph.projection.runner import ProjectionRunner
     from ingestion.metadata.follower import SnapshotFollower
@@ -95,7 +95,7 @@ LAG_SECONDS = 15.0
 @contextmanager
 def observed(
     settings: Settings,
-    flows: SharedFlows,
+    flows: Flows,
     resources: WorkerResources,
     snapshots: SnapshotFollower,
     projection: ProjectionRunner | None,
@@ -126,7 +126,7 @@ def observed(
             raise StoreError(f"{settings.directory}: {error.strerror}") from None
 
     def stops() -> Stops:
-        return Stops(flows.is_paused(name), [each.source for each in flows.holds_of(name)])
+        return Stops(flows.is_paused(name), [each.source for each in flows.held(name).holds()])
 
     with ExitStack() as stack:
         stopped = stops
@@ -227,7 +227,7 @@ def observed(
         yield show_report
 
 
-def _seen(flows: SharedFlows, name: str) -> dict[str, float]:
+def _seen(flows: Flows, name: str) -> dict[str, float]:
     """When the sources' last events came before this start."""
     try:
         before = flows.report(name)

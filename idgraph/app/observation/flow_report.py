@@ -15,9 +15,17 @@ from typing import NamedTuple
 from idgraph.app.adapters.shared_state import is_embedded
 from idgraph.app.observation.flow_observation import LAG_SECONDS, Watch
 from idgraph.app.settings.document import Settings
-from idgraph.app.shared_flows import SharedFlows
 from idgraph.model.errors import IdgraphError, StoreError
-from idgraph.model.flows import FlowMoment, FlowReport, FlowSource, FlowState, LastBatch, StageRate, Straggler
+from idgraph.model.flows import (
+    FlowMoment,
+    FlowReport,
+    Flows,
+    FlowSource,
+    FlowState,
+    LastBatch,
+    StageRate,
+    Straggler,
+)
 from idgraph.model.topics import Behind, TopicSource, topic_sources
 from idgraph.projection.runner import ProjectionRunner
 from idgraph.repeating import Outage, Repeating
@@ -213,7 +221,7 @@ def _stages(total: StageReport, dead: int, window: float) -> list[StageRate]:
 @contextmanager
 def reporting(
     settings: Settings,
-    flows: SharedFlows,
+    flows: Flows,
     snapshots: SnapshotFollower,
     projection: ProjectionRunner | None,
     waiting: Callable[[], Mapping[str, Behind]],

@@ -13,6 +13,7 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 
 from idgraph.model.errors import StoreError
+from idgraph.model.flows import HeldSources
 from idgraph.model.sources import FileSource, is_glob
 from idgraph.model.topics import Behind
 from ingestion.sources.files.lines import size_of
@@ -24,7 +25,6 @@ from ingestion.sources.files.taken import (
     source_of,
     spark_path,
 )
-from ingestion.sources.held import HeldSources
 from ingestion.sources.stream import Intake
 from ingestion.spark import local_disk
 from ingestion.spark.checkpoints import query_id

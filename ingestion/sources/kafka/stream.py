@@ -12,9 +12,9 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 
 from idgraph.model.errors import SourceUnavailableError
+from idgraph.model.flows import HeldSources
 from idgraph.model.kafka import KafkaSettings, KafkaSource
 from idgraph.model.topics import Behind, TopicSource
-from ingestion.sources.held import HeldSources
 from ingestion.sources.kafka.lag import KafkaLag
 from ingestion.sources.kafka.offsets import (
     OffsetRange,

@@ -18,10 +18,10 @@ from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailable
 from pyspark.sql.types import StructType
 
 from idgraph.model.errors import ConfigError, FlowStoppedError, SourceUnavailableError, StoreError
+from idgraph.model.flows import HeldSources
 from idgraph.model.pulsar import Bound, MessagePlace, PulsarSettings, PulsarSource, partition_name, written
 from idgraph.model.pulsar_ledgers import Ledgers, PulsarAdmin, behind
 from idgraph.model.topics import Behind
-from ingestion.sources.held import HeldSources
 from ingestion.sources.kafka.offsets import OffsetRange, Offsets, begin, begun, planned, ranges_of, taken
 from ingestion.sources.kafka.records import source_of_topic
 from ingestion.sources.stream import Intake

@@ -96,7 +96,7 @@ def resume(
     _document(service, name)
     if source is not None:
         service.note(caller, "resume source", subject=f"{name}/{source}", purpose=body.reason)
-        if not required(service.rights.flows).try_again(name, source):
+        if not required(service.rights.flows).held(name).try_again(source):
             raise ClashError("the source does not wait")
         return answer(_document(service, name))
     service.note(caller, "resume flow", subject=name, purpose=body.reason)
@@ -171,7 +171,7 @@ def _document(service: ProfileService, name: str) -> dict[str, Any]:
         "age_seconds": report.age_seconds(now),
         "is_stale": report.is_silent(now),
         "pause": pause.model_dump(mode="json") if pause else None,
-        "held": [each.model_dump(mode="json", exclude={"offsets"}) for each in flows.holds_of(name)],
+        "held": [each.model_dump(mode="json", exclude={"offsets"}) for each in flows.held(name).holds()],
         "newest_snapshot": service.following.edition().snapshot.version,
         "report": report.model_dump(mode="json"),
     }

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from idgraph.model.flows import HeldSources
 from idgraph.model.kafka import KafkaSettings
-from ingestion.sources.held import HeldSources
 from ingestion.sources.kafka.stream import FIRST_OFFSETS, KafkaStream
 from sinks.document_folder import DocumentFolder
 

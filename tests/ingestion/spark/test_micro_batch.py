@@ -14,10 +14,9 @@ import pytest
 
 from idgraph.model.dead_letters import DeadLetter, DeadLetterReason
 from idgraph.model.errors import FlowInterruptedError, FlowStoppedError, StoreError, WorkerInterruptedError
-from idgraph.model.flows import SourceHold
+from idgraph.model.flows import HeldSources, SourceHold
 from idgraph.model.snapshots import PinnedSnapshot
 from idgraph.model.sources import DeadLetterLimits, FlowConfig, SourceConfig, ValuePlace
-from ingestion.sources.held import HeldSources
 from ingestion.sources.stream import Intake
 from ingestion.spark import micro_batch
 from ingestion.spark.micro_batch import MicroBatches

@@ -15,8 +15,8 @@ from fastapi import FastAPI
 
 from idgraph.app.dead_letter_desk import LocalDeadLetterDesk
 from idgraph.app.demo.example import Example
-from idgraph.app.shared_flows import SharedFlows
 from idgraph.model.events import RawRecord
+from idgraph.model.flows import Flows
 from idgraph.model.identifiers import Identifier
 from idgraph.model.schema_changes import SchemaChange
 from idgraph.model.sources import SourceConfig
@@ -211,7 +211,7 @@ def whole_site(folder: Path) -> Iterator[Whole]:
                     households, lambda name: str(pipeline.blind_index.identifier(Identifier.parse(name)))
                 ),
                 dead_letters=desk,
-                flows=SharedFlows(DocumentFolder(folder)),
+                flows=Flows(DocumentFolder(folder)),
             ),
             project=lambda _: pipeline.project().is_whole,
         )

@@ -13,8 +13,7 @@ import pytest
 
 from idgraph.app.observation.flow_report import FlowReporter
 from idgraph.app.settings.document import load
-from idgraph.app.shared_flows import SharedFlows
-from idgraph.model.flows import FlowMoment, FlowState
+from idgraph.model.flows import FlowMoment, Flows, FlowState
 from idgraph.model.topics import Behind
 from metadata_service.storage.tokens import Role
 from sinks.document_folder import DocumentFolder
@@ -31,7 +30,7 @@ LIST = "/ui/flows"
 SCRIPT = "<script>alert(1)</script>"
 
 
-def report_of(whole: Whole, state: FlowState = FlowState.RUNNING, age: float = -3600.0) -> SharedFlows:
+def report_of(whole: Whole, state: FlowState = FlowState.RUNNING, age: float = -3600.0) -> Flows:
     """The flow `shop` has reported so long ago; by default it is never old, however long a test takes."""
     file = whole.pipeline.folder / "idgraph.toml"
     file.write_text(f'[flow]\nname = "shop"\n{KAFKA}')
@@ -39,7 +38,7 @@ def report_of(whole: Whole, state: FlowState = FlowState.RUNNING, age: float = -
     reporter = FlowReporter(load(file), SNAPSHOTS, None, lambda: lag, None, lambda: time.time() - age)
     done: dict[str, Any] = {"written": 40, "unchanged": 2, "commit_seconds": 0.04, "map_seconds": 0.01}
     reporter.add(batch(3, 70, 0.5, protected=12, dead={"no_spec": 7}, sources={"web": 70}, **done))
-    folders = SharedFlows(DocumentFolder(whole.pipeline.folder))
+    folders = Flows(DocumentFolder(whole.pipeline.folder))
     history = [
         FlowMoment(
             at_ms=int((time.time() - age) * 1000) - 15_000 * (40 - n),
@@ -63,7 +62,7 @@ def operator(whole: Whole) -> Person:
 
 
 def test_before_any_flow_the_page_says_how_to_start_one(whole: Whole, operator: Person) -> None:
-    if not SharedFlows(DocumentFolder(whole.pipeline.folder)).names():
+    if not Flows(DocumentFolder(whole.pipeline.folder)).names():
         assert "idgraph run" in operator.get(LIST)
 
 

@@ -14,10 +14,9 @@ from idgraph.app.dead_letter_desk import LocalDeadLetterDesk
 from idgraph.app.entrance import project_now
 from idgraph.app.observation.flow_report import FlowReporter
 from idgraph.app.settings.document import load
-from idgraph.app.shared_flows import SharedFlows
 from idgraph.model import queries
 from idgraph.model.callers import Caller, Scope
-from idgraph.model.flows import FlowState
+from idgraph.model.flows import Flows, FlowState
 from idgraph.model.identifiers import Identifier
 from idgraph.model.jobs import JobState
 from idgraph.model.queries import Query, Term
@@ -257,7 +256,7 @@ def every_part(
         yield whole
 
 
-def reported_flow(folder: Path) -> SharedFlows:
+def reported_flow(folder: Path) -> Flows:
     """A flow that has reported."""
     (folder / "idgraph.toml").write_text("")
     settings = load(folder / "idgraph.toml")
@@ -265,6 +264,6 @@ def reported_flow(folder: Path) -> SharedFlows:
     snapshots: Any = SimpleNamespace(
         current=lambda: SimpleNamespace(snapshot=SimpleNamespace(version=7)), age=lambda: 1.0
     )
-    flows = SharedFlows(DocumentFolder(settings.directory))
+    flows = Flows(DocumentFolder(settings.directory))
     flows.write(FlowReporter(settings, snapshots, None, dict, None).report(FlowState.RUNNING))
     return flows

@@ -9,9 +9,8 @@ import pytest
 
 from idgraph.app.flow_progress import committed
 from idgraph.app.settings.document import load
-from idgraph.app.shared_flows import SharedFlows
 from idgraph.model.errors import QueryError
-from idgraph.model.flows import FlowReport
+from idgraph.model.flows import FlowReport, Flows
 from sinks.document_folder import DocumentFolder
 from tests.ingestion.sources.test_taken_files import checkpoint
 from tests.profile_service.api.conftest import caller, identified, problem, served_here
@@ -87,7 +86,7 @@ def test_positions_by_the_checkpoint_of_a_flow(tmp_path: Path) -> None:
     file = tmp_path / "idgraph.toml"
     file.write_text("")
     settings = load(file)
-    has_committed = committed(settings, SharedFlows(DocumentFolder(settings.directory)))
+    has_committed = committed(settings, Flows(DocumentFolder(settings.directory)))
     with pytest.raises(QueryError, match="not here"):
         has_committed(POSITION)
     folder = checkpoint(settings.flow_state() / "checkpoint", {0: 1, 1: 2, 2: 3})
@@ -112,7 +111,7 @@ def test_positions_by_the_checkpoint_of_a_flow(tmp_path: Path) -> None:
 def test_positions_by_the_reports_of_flows_elsewhere(tmp_path: Path) -> None:
     file = tmp_path / "idgraph.toml"
     file.write_text('[store]\nkind = "dynamodb"\nregion = "eu-central-1"\n')
-    flows = SharedFlows(DocumentFolder(tmp_path))
+    flows = Flows(DocumentFolder(tmp_path))
     has_committed = committed(load(file), flows)
     assert not has_committed(POSITION)
     for name, offset in (("one", 3), ("two", 7)):

@@ -7,12 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from idgraph.model.flows import SourceHold
+from idgraph.model.flows import HeldSources, SourceHold, specs_for
 from idgraph.model.kafka import KafkaSettings, KafkaSource
 from idgraph.model.sources import FileSource, SourceConfig, ValuePlace
 from ingestion.sources.files.stream import FileStream
 from ingestion.sources.files.taken import files_of, leave_out
-from ingestion.sources.held import HeldSources, specs_for
 from ingestion.sources.kafka import offsets
 from ingestion.sources.kafka.stream import KafkaStream
 from ingestion.spark import checkpoints
