@@ -139,11 +139,13 @@ SHELVES = {
             TRIGGERS,
             "Triggers",
             "trigger",
-            "A trigger sends a message when a person enters or leaves a segment, or begins or ceases to meet a search: within "
-            "limits, and never for old events. Its ledger says for each crossing what came of it.",
+            "A trigger sends a message when a person enters or leaves a segment, begins or ceases to meet a search, or has "
+            "another value of an attribute: within limits, and never for old events. Its ledger says for each crossing what "
+            "came of it.",
             {
                 "segment": {"when": {"segment": "$SEGMENT", "on": "entered"}, **_MESSAGE},
                 "search": {"when": {"q": "activity.lastSeenAt<now-30d", "on": "becomes_true"}, **_MESSAGE},
+                "attribute": {"when": {"attribute": "activity.lastEvent", "on": "changes"}, **_MESSAGE},
             },
         ),
     )

@@ -298,16 +298,17 @@ def test_a_draft_is_tried_on_the_profiles_that_its_author_sees(whole: Whole) -> 
     assert "/ui/profiles/" in shown
 
 
-def test_a_trigger_begins_with_a_segment_or_a_search(site: Site) -> None:
+def test_a_trigger_begins_with_what_it_watches(site: Site) -> None:
     site.api().put("/v1/segments/buyers", json=SEGMENT).raise_for_status()
     person = site.signed_in()
-    for made_of in ("segment", "search"):
+    for made_of in ("segment", "search", "attribute"):
         begun = fields(person.get(f"/ui/triggers-new?name=of-{made_of}&of={made_of}"))
         publish = begun | {"act": "publish", "reason": "new"}
         assert "Published version 1" in person.post(f"/ui/triggers/of-{made_of}", publish)
     listed = person.get("/ui/triggers")
     assert "/ui/segments/buyers" in listed
     assert "activity.lastSeenAt&lt;now-30d" in listed
+    assert "/ui/attributes/activity.lastEvent" in listed
 
 
 def crossed(whole: Whole, trigger: str) -> None:
