@@ -314,7 +314,8 @@ def _tried(
         with page.profiles(START_SECONDS) as client:
             if isinstance(draft, DerivedDocument):
                 body = {"definition": draft.model_dump(mode="json", exclude={"version"})}
-                return {"effect": client.call("POST", "derived-attributes", "preview", body=body)}
+                effect = client.call("POST", "derived-attributes", "preview", body=body)
+                return {"effect": effect, "path": draft.path}
             if isinstance(draft, SegmentDocument):
                 asked = queries.to_json(draft.segment().condition)
                 found = client.call("POST", "search", body={"query": asked, "limit": EXAMPLES})
