@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -114,6 +114,7 @@ class BehaviourReader:
                     remaining += each.reads
         return needed, reads_plain
 
+    @cached_property
     def of_timelines(self) -> BehaviourReader:
         """A reader of the derived attributes that depend on nothing but timelines."""
         return self.reading([path for path in self.paths() if not self.reads_plain(path)])

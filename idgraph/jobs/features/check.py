@@ -58,7 +58,7 @@ class FeatureCheck:
     ) -> None:
         self._reader, self._store, self._hashes, self._rules = reader, store, hashes, rules
         self._scans = scans
-        self._behaviour = reader.behaviour_reader.of_timelines()
+        self._behaviour = reader.behaviour_reader.of_timelines
 
     def of(self, notes: Sequence[ServedNote]) -> CheckedLookups:
         """Raises StoreError."""

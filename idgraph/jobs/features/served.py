@@ -105,6 +105,7 @@ class ServedLookups:
         self._waiting: list[ServedNote] = []
         self._growing: list[ServedNote] = []
         self._name, self._begun_ms = "", 0
+        self._rules: tuple[MetadataSnapshot, str] | None = None
 
     def begin(
         self, reader: ProfileReader, caller: Caller, identifier: Identifier, snapshot: MetadataSnapshot
@@ -114,7 +115,7 @@ class ServedLookups:
         if random.random() >= self._share or caller.grants or len(self._waiting) >= MOST_WAITING:  # noqa: S311
             return None
         now = reader.now_ms()
-        behaviour = reader.behaviour_reader.of_timelines()
+        behaviour = reader.behaviour_reader.of_timelines
         persons = reader.owners(identifier).persons
         if len(persons) != 1 or behaviour.is_empty:
             return None
@@ -123,9 +124,9 @@ class ServedLookups:
             known = self._hashes.of(profile, now, behaviour.known(persons[0], now))
         except DamagedStateError:
             return None
-        return _Begun(
-            ServedNote(now, now, profile, rules_of(snapshot), caller.clearance, known, {}), behaviour
-        )
+        if self._rules is None or self._rules[0] is not snapshot:
+            self._rules = snapshot, rules_of(snapshot)
+        return _Begun(ServedNote(now, now, profile, self._rules[1], caller.clearance, known, {}), behaviour)
 
     def end(self, begun: _Begun, attributes: Mapping[str, Any]) -> None:
         """Note the answer with these attributes, as nested objects."""
