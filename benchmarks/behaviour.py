@@ -10,12 +10,14 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 import pandas as pd
 
+from benchmarks import deriving
 from idgraph.jobs.features.columns import Features
 from idgraph.model.attributes import AttributeMetadata, DataType
 from idgraph.model.behaviour import ActivityDocument, DerivedDocument, Window
@@ -70,6 +72,10 @@ def measure(folder: Path) -> dict[str, Any]:
         "of_which_store_cpu_ms": _cpu_ms(rewrite, range(EVENTS)),
         "read_all_pages_cpu_ms": _cpu_ms(lambda _: store.timelines(["person:1"], ["view"]), range(20)),
     }
+    person, now_ms = deriving.person_of(store, "person:1"), (days[-1] + 1) * DAY_MS
+    for over in ("30d", "all"):
+        derive = partial(deriving.five_windows(store, "view", over).of, [person])
+        figures[f"five_windows_{over}_cpu_ms"] = _cpu_ms(derive, [now_ms] * 10)
     ids = [f"other:{number}" for number in range(DUE)]
     some = [ids[start : start + AT_ONCE] for start in range(0, DUE, AT_ONCE)]
     for each in some:
@@ -80,7 +86,7 @@ def measure(folder: Path) -> dict[str, Any]:
     taken = _cpu_ms(lambda _: store.take_due(AT_ONCE, AT_ONCE), some)
     figures |= {"plan_cpu_us": 1000 * planned / AT_ONCE, "take_due_cpu_us": 1000 * taken / AT_ONCE}
     store.close()
-    figures |= features(folder)
+    figures |= features(folder) | deriving.measure(folder)
     return {name: round(value, 2) for name, value in figures.items()}
 
 

@@ -80,7 +80,7 @@ def measure(folder: Path, fragments: int, more: str = "") -> dict[str, Any]:
             spent.append(1000 * (time.perf_counter() - started))
         figures["bare read"] = percentiles(spent)
         settings = stages.settings
-    with serving_here(settings, _port(settings.metadata.url)):
+    with serving_here(settings, port_of(settings.metadata.url)):
         with metadata_access.metadata_client(settings) as client:
             attributes = Example("retail").attributes()
             for definition, _, _ in read_attributes(attributes) if attributes else ():
@@ -126,14 +126,14 @@ def measure(folder: Path, fragments: int, more: str = "") -> dict[str, Any]:
             (BARE, (BARE, ""), 1, list(map(_get, paths)), RATES),
         ):
             with ExitStack() as stack:
-                services = [stack.enter_context(_served(arguments)) for _ in range(processes)]
+                services = [stack.enter_context(served(arguments)) for _ in range(processes)]
                 figures[name] = {}
                 for rate in rates:
                     row = asyncio.run(_asked(services, requests, token, rate))
                     figures[name][f"{rate}/s"] = row
                     if row["answered_per_second"] < HELD * rate:
                         break
-        with _served((PAGES, str(settings.file))):
+        with served((PAGES, str(settings.file))):
             figures["pages"] = _pages(settings, admin, wanted)
     return figures
 
@@ -168,7 +168,7 @@ def _post(path: str, body: bytes) -> bytes:
     return head.encode() + body
 
 
-def _port(url: str) -> int:
+def port_of(url: str) -> int:
     return int(url.rsplit(":", 1)[1])
 
 
@@ -183,14 +183,14 @@ class _Service(NamedTuple):
 
 
 @contextmanager
-def _served(arguments: tuple[str, str]) -> Iterator[_Service]:
+def served(arguments: tuple[str, str]) -> Iterator[_Service]:
     """A service in a process of its own."""
     environment = os.environ | {"IDGRAPH_PROFILES__REQUESTS_PER_SECOND": "1000000"}
     command = [sys.executable, "-m", "benchmarks.profiles", *arguments]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
         try:
             assert process.stdout is not None
-            yield _Service(_port(process.stdout.readline().strip()), process.pid)
+            yield _Service(port_of(process.stdout.readline().strip()), process.pid)
         finally:
             process.terminate()
 

@@ -41,6 +41,8 @@ CHANGE = b"T"
 (`merge.codec`)."""
 
 _LENGTH = 4
+_FEW = 64
+"""Entries that are decoded at once: a list of them is read faster."""
 
 
 def joined_changes(changes: Iterable[TimelineChange]) -> TimelineChange:
@@ -194,7 +196,10 @@ def _joined(days: Sequence[Sequence[EntryPage]], is_union: bool, most: int) -> S
     """The newest `most` entries of pages by day, one for each event; `is_union` says that no event has two."""
     if not is_union:
         return union(each for some in days for page in some for each in page.entries())[-most:]
-    return Entries([_one_page(some) for some in days], most)
+    blocks = [_one_page(some) for some in days]
+    if sum(len(each.times) for each in blocks) > _FEW:
+        return Entries(blocks, most)
+    return [each for block in blocks for each in block.entries()][-most:]
 
 
 def _one_page(pages: Sequence[EntryPage]) -> EntryPage:

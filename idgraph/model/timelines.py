@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from copy import copy
 from itertools import accumulate
 from operator import itemgetter
 from types import MappingProxyType
@@ -93,8 +92,8 @@ class Entries(Sequence[Entry]):
         places = self._places[place]
         if places.step != 1:
             return [self[at] for at in range(len(self))[place]]
-        found = copy(self)
-        found._places = places
+        found = Entries.__new__(Entries)
+        found._blocks, found._begins, found._places = self._blocks, self._begins, places
         return found
 
     def __iter__(self) -> Iterator[Entry]:

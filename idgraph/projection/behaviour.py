@@ -82,9 +82,7 @@ class BehaviourReader:
             for each in rules.activities
         }
         self._read = sorted({name for each in rules.derived for name in each.activities})
-        self._asks_attributes = any(
-            each.expression is not None or each.model is not None for each in rules.derived
-        )
+        self._asked = [path for each in self._derivations for path in each.reads if not self.derives(path)]
 
     def reading(self, asked: Collection[str]) -> BehaviourReader:
         """A reader of the same store that derives these attributes alone, with what they read of others."""
@@ -284,7 +282,7 @@ class BehaviourReader:
     ) -> list[list[Derived]]:
         from transforms.behaviour.derivations import derive, derive_at_each
 
-        attributes = self._attributes(person) if self._asks_attributes else {}
+        attributes = self._attributes(person) if self._asked else {}
         entries = {name: each.entries for name, each in timelines.items()}
         whole_from = {name: at for name, each in timelines.items() if (at := self._whole_from(name, each))}
         if is_short:
@@ -292,11 +290,13 @@ class BehaviourReader:
         return [derive(self._derivations, entries, attributes, now, whole_from) for now in moments]
 
     def _attributes(self, person: Person) -> dict[str, Any]:
-        """The attributes of a profile that no key has to open."""
+        """The attributes of a profile that some derivation may read, and no key has to open."""
         return tree(
             (each.path, each.value([part.value for part in each.parts]))
             for each in shown(person.state(), self._policies)
-            if not each.is_sealed and self._rules.is_open(each.path)
+            if any(paths.is_within(each.path, one) or paths.is_within(one, each.path) for one in self._asked)
+            and not each.is_sealed
+            and self._rules.is_open(each.path)
         )
 
 

@@ -345,7 +345,7 @@ class WindowDerivation:
         low = 0 if begin is None else count_before(entries, begin)
         high = count_before(entries, now)
         is_complete = is_whole(entries, begin, whole_from)
-        enters = self._enters(entries, high)
+        enters = self._enters(entries, high) if high < len(entries) else None
         chosen = self._chosen(entries, low, high)
         values: Sequence[Any] = chosen
         if self._window.field is not None:
