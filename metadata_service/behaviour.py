@@ -114,13 +114,13 @@ def _derived(session: Session, definition: DerivedDefinition) -> DerivedDocument
     if definition.status == "active" or definition.model is None:
         compile_derived(document, partial(model_content, session))
     if definition.status == "active":
-        _check_open(session, _attributes_read(definition), "others have no value here")
+        _check_open(session, attributes_read(definition), "others have no value here")
         _check_path(session, definition)
         _check_activities(session, definition)
     return document
 
 
-def _attributes_read(definition: DerivedDefinition) -> dict[str, str]:
+def attributes_read(definition: DerivedDefinition) -> dict[str, str]:
     """By path of an attribute that an expression or a model reads, its place in the definition."""
     from transforms.schema.policy_tree import expression_sources
 
@@ -135,7 +135,7 @@ def _attributes_read(definition: DerivedDefinition) -> dict[str, str]:
 
 def _unknown_inputs(session: Session, saved: DerivedDocument) -> list[str]:
     """The columns of a model that no attribute of the catalogue fills."""
-    read = _attributes_read(saved) if saved.model is not None else {}
+    read = attributes_read(saved) if saved.model is not None else {}
     known = {each.path for each in find_attributes(session, read)}
     return [f"no attribute is called {path}: its default counts" for path in read if path not in known]
 

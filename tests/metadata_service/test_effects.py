@@ -112,3 +112,40 @@ def test_what_cannot_be_saved_has_no_effect(payroll: Running) -> None:
     answer = payroll.admin.post("/v1/attributes/payroll.salary/preview", json=body)
     assert (answer.status_code, answer.json()["pointer"]) == (422, "/policy")
     assert payroll.reader.post("/v1/attributes/payroll.salary/preview", json=body).status_code == 403
+
+
+def test_the_lineage_goes_through_derived_attributes(payroll: Running) -> None:
+    activity = {"name": "raise", "fields": {"pay": "payroll.salary"}}
+    top = {"activity": "raise", "function": "max", "field": "pay"}
+    payroll.admin.put("/v1/activities/raise", json=activity).raise_for_status()
+    kinds: dict[str, dict[str, Any]] = {
+        "topPay": {"window": top},
+        "isRich": {"expression": "d.topPay > `9`"},
+    }
+    for name, content in kinds.items():
+        definition = {"name": name, "path": f"d.{name}", **content}
+        payroll.admin.put(f"/v1/derived-attributes/{name}", json=definition).raise_for_status()
+    segment = {"name": "rich", "q": "d.isRich=true"}
+    payroll.admin.put("/v1/segments/rich", json=segment).raise_for_status()
+
+    def lineage(path: str) -> dict[str, Any]:
+        found: dict[str, Any] = payroll.reader.get(f"/v1/attributes/{path}/lineage").json()
+        return found
+
+    readers = {each["name"]: each["through"] for each in lineage("payroll.salary")["readers"]}
+    assert readers == {
+        "payslip": [],
+        "well-paid": [],
+        "raise": [],
+        "topPay": ["raise"],
+        "isRich": ["raise", "topPay"],
+        "rich": ["raise", "topPay", "isRich"],
+    }
+    below = lineage("d.isRich")
+    (writer,) = below["writers"]
+    assert (writer["spec"], writer["through"]) == ("payroll", ["raise", "topPay", "isRich"])
+    assert [(each["kind"], each["name"], each["through"]) for each in below["readers"]] == [
+        ("segment", "rich", [])
+    ]
+    (writer,) = lineage("d.topPay")["writers"]
+    assert writer["through"] == ["raise", "topPay"]
