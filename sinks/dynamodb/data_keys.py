@@ -21,7 +21,7 @@ from sinks.aws_connection import Retry
 from sinks.dynamodb.client import REFUSED, DynamoClient, Item
 from sinks.dynamodb.connection import Capacity, TablesLocation
 from sinks.dynamodb.fragments import raise_refused
-from sinks.dynamodb.leases import FREE, DynamoLeases, now_ms
+from sinks.dynamodb.leases import FREE, held, now_ms
 from sinks.dynamodb.schema import DATA_KEYS, KEY_VERSIONS
 from transforms.privacy.keys import WrappedKey
 
@@ -42,7 +42,6 @@ class DynamoDataKeys:
         self._client = DynamoClient(place)
         self._table = self._client.table(DATA_KEYS)
         self._versions = self._client.table(KEY_VERSIONS)
-        self._leases = DynamoLeases(self._client)
 
     def consumed(self) -> Capacity:
         """Read and write capacity units that this store has consumed."""
@@ -107,7 +106,7 @@ class DynamoDataKeys:
     def delete(self, fragment_ids: Sequence[str], kept: Callable[[], Collection[str]] = frozenset) -> int:
         """A backup of the table has the keys until its recovery window is over."""
         wanted = sorted({*fragment_ids} - {""})
-        with self._leases.held(wanted) as lease:
+        with held(self._client, wanted) as lease:
             skipped = kept() if wanted else ()
             present = self.get(wanted)
             return lease.delete([each for each in wanted if each in present and each not in skipped])
@@ -118,7 +117,7 @@ class DynamoDataKeys:
 
     @contextmanager
     def hold(self, fragment_ids: Sequence[str]) -> Iterator[dict[str, WrappedKey]]:
-        with self._leases.held(sorted({*fragment_ids})):
+        with held(self._client, sorted({*fragment_ids})):
             yield self.get(fragment_ids)
 
     def close(self) -> None:

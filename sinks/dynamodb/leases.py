@@ -99,26 +99,18 @@ class Lease:
         return refusals
 
 
-class DynamoLeases:
-    """Leases of one data-key table."""
+@contextmanager
+def held(client: DynamoClient, fragment_ids: Sequence[str]) -> Iterator[Lease]:
+    """Hold the keys of sorted fragments, whether they have one or not, for as long as the context.
 
-    def __init__(self, client: DynamoClient) -> None:
-        self._client = client
-
-    @contextmanager
-    def held(self, fragment_ids: Sequence[str]) -> Iterator[Lease]:
-        """Hold the keys of sorted fragments, whether they have one or not, for as long as the context.
-
-        Raises StoreError at its end when the lease was lost meanwhile.
-        """
-        lease = Lease(self._client)
-        try:
-            lease.take(fragment_ids)
-            yield lease
-        except BaseException:
-            lease.release()
-            raise
-        if not lease.release():
-            raise StoreError(
-                f"{self._client.table(DATA_KEYS)}: the keys were held for too long; retry the batch"
-            )
+    Raises StoreError at its end when the lease was lost meanwhile.
+    """
+    lease = Lease(client)
+    try:
+        lease.take(fragment_ids)
+        yield lease
+    except BaseException:
+        lease.release()
+        raise
+    if not lease.release():
+        raise StoreError(f"{client.table(DATA_KEYS)}: the keys were held for too long; retry the batch")
