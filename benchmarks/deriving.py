@@ -187,7 +187,9 @@ def new_rule(folder: Path) -> dict[str, Any]:
             served(("profiles", str(settings.file))) as service,
             httpx.Client(headers={"Authorization": f"Bearer {token}"}) as asking,
         ):
-            client.put_activity(ActivityDefinition(name="order", source="orders", fields={"total": "total"}))
+            client.put_definition(
+                ActivityDefinition(name="order", source="orders", fields={"total": "total"})
+            )
             spent = []
             for number in range(RULES):
                 rule = {"activities": ["order"], "pattern": "A+", "define": {"A": f"total < `{number + 2}`"}}
@@ -195,7 +197,7 @@ def new_rule(folder: Path) -> dict[str, Any]:
                     {"name": f"rule{number}", "path": f"behaviour.rule{number}", "pattern": rule}
                 )
                 started = time.perf_counter()
-                client.put_derived(definition)
+                client.put_definition(definition)
                 while True:
                     answer = asking.get(f"http://127.0.0.1:{service.port}/v1/profiles/user_id:1")
                     if f"rule{number}" in answer.raise_for_status().text:

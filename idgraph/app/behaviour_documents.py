@@ -8,18 +8,23 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from idgraph.app.identity_documents import validated
-from idgraph.model.behaviour import ActivityDefinition, ActivityDocument, DerivedDefinition, DerivedDocument
-from idgraph.model.documents import FrozenDocument
+from idgraph.model.behaviour import ActivityDefinition, DerivedDefinition, DerivedDocument
+from idgraph.model.documents import Definition, FrozenDocument
 from idgraph.model.errors import ConfigError, SpecError
-from idgraph.model.triggers import TriggerDefinition, TriggerDocument
-from idgraph.model.views import SegmentDefinition, SegmentDocument
+from idgraph.model.triggers import TriggerDefinition
+from idgraph.model.views import SegmentDefinition
 from metadata_service.documents.problems import DocumentError, JsonFile
 
 if TYPE_CHECKING:
-    from sinks.http.metadata import MetadataClient
+    pass
 
 
-Definition = ActivityDefinition | DerivedDefinition | SegmentDefinition | TriggerDefinition
+KINDS: dict[type[Definition], str] = {
+    ActivityDefinition: "activity",
+    DerivedDefinition: "derived_attribute",
+    SegmentDefinition: "segment",
+    TriggerDefinition: "trigger",
+}
 
 
 class BehaviourFile(FrozenDocument):
@@ -39,19 +44,6 @@ class BehaviourFile(FrozenDocument):
         ]
         yield from (each for each in stated if each[1].status == "active")
         yield from (each for each in reversed(stated) if each[1].status != "active")
-
-
-def put_behaviour(
-    client: MetadataClient, definition: Definition, reason: str
-) -> tuple[str, ActivityDocument | DerivedDocument | SegmentDocument | TriggerDocument]:
-    """Put a definition in force; its kind, and as it is stored. Raises RefusedError."""
-    if isinstance(definition, ActivityDefinition):
-        return "activity", client.put_activity(definition, reason)
-    if isinstance(definition, SegmentDefinition):
-        return "segment", client.put_segment(definition, reason)
-    if isinstance(definition, TriggerDefinition):
-        return "trigger", client.put_trigger(definition, reason)
-    return "derived_attribute", client.put_derived(definition, reason)
 
 
 def check_behaviour(document: JsonFile) -> BehaviourFile:

@@ -20,6 +20,7 @@ from idgraph.model.behaviour import (
     DerivedDocument,
 )
 from idgraph.model.callers import CallerList
+from idgraph.model.documents import Definition
 from idgraph.model.errors import ApprovalNeededError, MetadataError
 from idgraph.model.identity_rules import IdentityRules
 from idgraph.model.records import (
@@ -50,7 +51,7 @@ from idgraph.model.snapshots import DiscoveryDefaults, MetadataSnapshot, PinnedS
 from idgraph.model.spec_use import SpecUse
 from idgraph.model.specs import SpecDefinition, SpecDocument
 from idgraph.model.triggers import TriggerDefinition, TriggerDocument
-from idgraph.model.views import SegmentDefinition, SegmentDocument
+from idgraph.model.views import SegmentDefinition
 from idgraph.signatures import HISTORY_HEADER, NONCE_HEADER, PinnedKey
 from sinks.http.connection import Answer, MetadataConnection, quoted
 
@@ -58,6 +59,22 @@ log = logging.getLogger(__name__)
 
 MAX_CHANGES = 5000
 JSON = {"Content-Type": "application/json"}
+
+
+class SavedDefinition(BaseModel):
+    """A definition as it is stored now, and what to look at."""
+
+    name: str
+    version: int
+    warnings: tuple[str, ...] = ()
+
+
+_LISTS: dict[type[Definition], str] = {
+    ActivityDefinition: "activities",
+    DerivedDefinition: "derived-attributes",
+    SegmentDefinition: "segments",
+    TriggerDefinition: "triggers",
+}
 
 
 class MetadataClient:
@@ -292,32 +309,19 @@ class MetadataClient:
         """All triggers, by name."""
         return list(self._http.pages(TriggerDocument, "/v1/triggers", {}))
 
-    def put_trigger(self, definition: TriggerDefinition, reason: str = "") -> TriggerDocument:
-        """Put a trigger in force; the same again makes no new version. Raises RefusedError."""
-        path = f"/v1/triggers/{quoted(definition.name)}"
-        return self._put(TriggerDocument, path, _stated(definition, TriggerDefinition), reason)
+    def put_definition(self, definition: Definition, reason: str = "") -> SavedDefinition:
+        """Put an activity, a derived attribute, a segment or a trigger in force; the same again makes no new version. Raises
+        RefusedError."""
+        kind = type(definition)
+        path = f"/v1/{_LISTS[kind]}/{quoted(definition.name)}"
+        return self._put(SavedDefinition, path, _stated(definition, kind), reason)
 
-    def put_activity(self, definition: ActivityDefinition, reason: str = "") -> ActivityDocument:
-        """Put an activity in force; the same again makes no new version. Raises RefusedError."""
-        path = f"/v1/activities/{quoted(definition.name)}"
-        return self._put(_SavedActivity, path, _stated(definition, ActivityDefinition), reason)
-
-    def put_derived(self, definition: DerivedDefinition, reason: str = "") -> DerivedDocument:
-        """Put a derived attribute in force; the same again makes no new version. Raises RefusedError."""
-        path = f"/v1/derived-attributes/{quoted(definition.name)}"
-        return self._put(_SavedDerived, path, _stated(definition, DerivedDefinition), reason)
-
-    def restore_derived(self, name: str, version: int, reason: str = "") -> DerivedDocument:
+    def restore_derived(self, name: str, version: int, reason: str = "") -> SavedDefinition:
         """Put an older version of a derived attribute in force again, as a new one. Raises NotFoundError, RefusedError."""
         path = f"/v1/derived-attributes/{quoted(name)}/versions/{version}"
         older = self._http.get_model(VersionRecord[DerivedDocument], "GET", path).document
         stated = older.model_dump(exclude={"version"}, exclude_unset=True)
-        return self.put_derived(DerivedDefinition.model_validate(stated), reason)
-
-    def put_segment(self, definition: SegmentDefinition, reason: str = "") -> SegmentDocument:
-        """Put a segment in force; the same again makes no new version. Raises RefusedError."""
-        path = f"/v1/segments/{quoted(definition.name)}"
-        return self._put(_SavedSegment, path, _stated(definition, SegmentDefinition), reason)
+        return self.put_definition(DerivedDefinition.model_validate(stated), reason)
 
     def get_defaults(self) -> DiscoveryDefaults:
         """The discovery defaults in force."""
@@ -387,21 +391,6 @@ class MetadataClient:
     ) -> SpecRecord:
         body = {"status": status, "version": version, "reason": reason, **more}
         return self._http.get_model(SpecRecord, "POST", f"/v1/specs/{quoted(name)}/status", json=body)
-
-
-class _Saved(BaseModel):
-    """As `PUT` answers it."""
-
-    warnings: tuple[str, ...] = ()
-
-
-class _SavedActivity(ActivityDocument, _Saved): ...
-
-
-class _SavedDerived(DerivedDocument, _Saved): ...
-
-
-class _SavedSegment(SegmentDocument, _Saved): ...
 
 
 def _nevertheless(allow_failing_cases: bool) -> dict[str, bool]:

@@ -374,7 +374,7 @@ def test_a_snapshot_comes_with_its_models(
     made = client.add_model(content, "churn", "why")
     assert client.models() == [made]
     assert (client.model(made.digest), client.model("0" * 64)) == (content, None)
-    client.put_derived(
+    client.put_definition(
         DerivedDefinition(
             name="score", path="score", model=AppliedModel(digest=made.digest, inputs=(ModelInput(path="a"),))
         )
@@ -405,7 +405,7 @@ def test_a_model_that_the_service_has_lost_hurts_only_itself(
 
     made = client.add_model(linear([1]))
     model = AppliedModel(digest=made.digest, inputs=(ModelInput(path="a"),))
-    client.put_derived(DerivedDefinition(name="score", path="score", model=model))
+    client.put_definition(DerivedDefinition(name="score", path="score", model=model))
     monkeypatch.setattr(client, "model", lambda _: None)
     found = client.snapshot()
     assert found is not None

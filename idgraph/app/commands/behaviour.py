@@ -99,22 +99,22 @@ def apply_definitions(
     Later events leave entries; earlier ones do once `idgraph backfill` reads them again. With --json: one object per
     definition, with `kind`, `name`, `version` and `warnings`.
     """
-    from idgraph.app.behaviour_documents import put_behaviour, read_behaviour
+    from idgraph.app.behaviour_documents import KINDS, read_behaviour
     from metadata_service.documents.reading import refused_by_service
 
     wanted = read_behaviour(file)
     with metadata_access.metadata_client(settings_of(context)) as client:
         for place, each in wanted.placed():
             try:
-                kind, saved = put_behaviour(client, each, reason)
+                saved = client.put_definition(each, reason)
             except RefusedError as error:
                 if error.problem is None or file == Path("-"):
                     raise
                 raise refused_by_service(file, error.problem.under(place)) from None
-            warnings = list(getattr(saved, "warnings", ()))
+            kind = KINDS[type(each)]
             if as_json:
-                print_json({"kind": kind, "name": saved.name, "version": saved.version, "warnings": warnings})
+                print_json({"kind": kind, **saved.model_dump(mode="json")})
                 continue
             print(f"{kind.replace('_', ' ')} {saved.name}: version {saved.version}")
-            for warning in warnings:
+            for warning in saved.warnings:
                 print(escape_control_chars(f"{file}: {saved.name}: warning: {warning}"), file=sys.stderr)

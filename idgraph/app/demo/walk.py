@@ -14,7 +14,7 @@ from pathlib import Path
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from idgraph.app import metadata_access, wiring
-from idgraph.app.behaviour_documents import put_behaviour, read_behaviour
+from idgraph.app.behaviour_documents import read_behaviour
 from idgraph.app.demo.example import Example
 from idgraph.app.identity_documents import read_rules
 from idgraph.app.java import require_java
@@ -183,7 +183,7 @@ class Demo:
             client.put_spec(read_definition(spec), "demo")
         behaviour = self._example.behaviour()
         for _, each in read_behaviour(behaviour).placed() if behaviour else ():
-            put_behaviour(client, each, "demo")
+            client.put_definition(each, "demo")
 
     def _follow(self, flow: RunningFlow, total: int, stop: threading.Event) -> None:
         bar = Progress(
