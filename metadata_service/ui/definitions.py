@@ -31,6 +31,7 @@ from metadata_service.triggers import TRIGGERS
 from metadata_service.ui.forms import FormMember, at_their_places, filled, form_of
 from metadata_service.ui.page import (
     START_SECONDS,
+    Cursor,
     Number,
     OwnFields,
     OwnPage,
@@ -49,7 +50,7 @@ SHOWN = 50
 EXAMPLES = 10
 CROSSINGS = 100
 """The newest so many of a trigger are counted in the list."""
-LEDGER_SHOWN = 1000
+CROSSINGS_SHOWN = 200
 
 
 class Shelf(NamedTuple):
@@ -196,27 +197,31 @@ def _of_late(page: OwnPage, names: Iterable[str]) -> dict[str, Counter[str]]:
 
 
 @router.get("/ui/triggers/{name}/ledger")
-def show_ledger(page: SignedIn, name: Name, outcome: Outcome | Literal[""] = "") -> Response:
-    """The newest crossings of a trigger, with what came of each."""
+def show_ledger(
+    page: SignedIn, name: Name, outcome: Outcome | Literal[""] = "", cursor: Cursor = None
+) -> Response:
+    """The newest crossings of a trigger, or those behind a cursor, with what came of each."""
     page.require("GET", f"/v1/{TRIGGERS.path}/{name}")
     with page.database.read() as reading:
         trigger = TRIGGERS.get(reading, name)
-    lines: list[dict[str, Any]] = []
+    found: dict[str, Any] = {"items": [], "next": None}
     problem = ""
+    asked = {"limit": CROSSINGS_SHOWN} | ({"cursor": cursor} if cursor else {})
     try:
-        lines = page.ask("GET", "triggers", name, "ledger", params={"limit": LEDGER_SHOWN})["items"]
+        found = page.ask("GET", "triggers", name, "ledger", params=asked)
     except ProfileServiceError as error:
         problem = said(error)
+    lines = found["items"]
     counts = Counter(each["outcome"] for each in lines)
     return page.render(
         "ledger.html",
         trigger=trigger,
+        page=found,
         lines=[each for each in lines if outcome in ("", each["outcome"])],
         counts=[(each, counts[each]) for each in get_args(Outcome)],
         outcome=outcome,
         problem=problem,
-        number=len(lines),
-        most=LEDGER_SHOWN,
+        asked=asked,
     )
 
 

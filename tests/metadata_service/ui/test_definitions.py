@@ -346,6 +346,15 @@ def test_the_ledger_of_a_trigger_shows_what_came_of_each_crossing(whole: Whole) 
     assert ">Fired</span>" not in suppressed
     assert "No crossing of this outcome" in person.get(f"{place}?outcome=failed")
     person.get(f"{place}?outcome=lost", 422)
+    assert 'rel="next"' not in shown
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("metadata_service.ui.definitions.CROSSINGS_SHOWN", 2)
+        first = person.get(place)
+        following = re.search(r'rel="next" href="([^"]+)"', first)
+        assert following
+        second = person.get(f"{place}{html.unescape(following[1])}")
+        assert (">Fired</span>" in first, ">Fired</span>" in second) == (False, True)
+        assert ">Held</span>" not in second
     person.get("/ui/triggers/none/ledger", 404)
 
 
