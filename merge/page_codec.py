@@ -15,6 +15,7 @@ read, and become columns with the next entry.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Collection, Iterable, Sequence
 from itertools import repeat
 from operator import itemgetter
@@ -120,6 +121,40 @@ def encode(rows: Sequence[Entry]) -> bytes:
             [each[2] for each in rows],
             {name: [each[4].get(name) for each in rows] for name in names},
         ]
+    )
+
+
+def inserted(page: bytes, entry: Entry, most: int) -> bytes | None:
+    """A page with an entry more, without making the others into objects; None where that needs a look at them: it has the event, or
+    `most` entries, or neither the entry's maker nor its fields. Raises DamagedStateError."""
+    if page[:1] != COLUMNS:
+        return None
+    try:
+        columns = _columns.decode(page[1:])
+        maker = (entry.source, *entry.made_by)
+        if (
+            entry.event_id in columns.ids
+            or len(columns.ids) >= most
+            or maker not in columns.makers
+            or not entry.fields.keys() <= columns.fields.keys()
+        ):
+            return None
+        made = canonical.decode(columns.made)
+        at = bisect_left(columns.times, entry.time)
+        while (
+            at < len(made) and (columns.times[at], columns.makers[made[at]][0], columns.ids[at]) < entry.order
+        ):
+            at += 1
+        fields = {name: _values(columns, name) for name in columns.fields}
+    except (*canonical.MalformedJSON, TypeError, LookupError) as error:
+        raise _damaged(error) from None
+    columns.times.insert(at, entry.time)
+    made.insert(at, columns.makers.index(maker))
+    columns.ids.insert(at, entry.event_id)
+    for name, values in fields.items():
+        values.insert(at, entry.fields.get(name))
+    return COLUMNS + canonical.encode(
+        [columns.newest, columns.makers, columns.times, made, columns.ids, fields]
     )
 
 

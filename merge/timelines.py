@@ -30,6 +30,7 @@ from merge.page_codec import (
     EntryPage,
     encode,
     entries_of_rows,
+    inserted,
     newest_version,
     read_page,
     rows_of,
@@ -118,7 +119,9 @@ def joined_pages(change: TimelineChange, stored: Mapping[PageKey, bytes]) -> Pag
     for key, entries in pages_of(change).items():
         known = stored.get(key, b"")
         keep_days, most, _ = change[key.activity]
-        page = encode(_newest(union([*read_page(known).entries(), *entries] if known else entries), most))
+        page = inserted(known, entries[0], most) if len(entries) == 1 else None
+        if page is None:
+            page = encode(_newest(union([*read_page(known).entries(), *entries] if known else entries), most))
         if page != known:
             written[key] = page
         if not known:

@@ -22,7 +22,7 @@ from idgraph.model.timelines import (
     times_of,
     values_of,
 )
-from merge.page_codec import encode_page, read_page, rows_of, union
+from merge.page_codec import encode_page, inserted, read_page, rows_of, union
 from merge.timelines import joined_pages, timeline
 
 ROWS = b"\x01"
@@ -95,6 +95,21 @@ def test_a_page_of_rows_is_read_and_becomes_one_of_columns(found: list[Entry], a
     written = joined_pages(change, {key: old}).pages
     assert written == ({key: encode_page([*found, *moved])} if moved else {})
     assert joined_pages(change, written).pages == {}
+
+
+@given(entries(), entries(1), st.integers(1, 9))
+def test_one_entry_more_gives_the_page_of_all(found: list[Entry], added: list[Entry], most: int) -> None:
+    kept = union(found)[-most:]
+    page = encode_page(kept)
+    for each in added:
+        grown = inserted(page, each, most)
+        assert grown in (None, encode_page([*kept, each]))
+        if grown is None and len(kept) < most:
+            assert (
+                any(each.event_id == one.event_id for one in kept)
+                or all((each.source, each.made_by) != (one.source, one.made_by) for one in kept)
+                or not each.fields.keys() <= {name for one in kept for name in one.fields}
+            )
 
 
 @given(st.lists(entries(), min_size=1, max_size=3), st.integers(1, 9), st.integers(0, DAYS), st.data())
