@@ -247,14 +247,13 @@ def _figures(
 
 
 def _lanes(entries: Sequence[dict[str, Any]], spans: Sequence[dict[str, Any]]) -> list[Lane]:
-    """The picture of a time, from its oldest entry to its newest: nothing without two moments."""
+    """The picture of a time, from its oldest entry to its newest."""
     begin = min((each["time"] for each in entries), default=0)
     end = max((each["time"] for each in entries), default=0)
-    if begin == end:
-        return []
+    length = max(end - begin, 1)
 
     def x(time: int) -> float:
-        return round(WIDTH * (min(max(time, begin), end) - begin) / (end - begin), 1)
+        return round(WIDTH * (min(max(time, begin), end) - begin) / length, 1)
 
     lanes: dict[tuple[str, Any], list[tuple[float, float, str]]] = {}
     for each in entries:

@@ -118,6 +118,14 @@ def test_the_timeline_is_narrowed_by_activity_and_days(buyer: Whole) -> None:
     assert "No profile has" in person.get("/ui/profiles/user_id:none/timeline", 404)
 
 
+def test_a_timeline_of_one_moment_has_a_picture(buyer: Whole) -> None:
+    once = EVENT | {"messageId": "once", "userId": "9049", "anonymousId": "of-9049"}
+    buyer.process([raw(once, source="segment")])
+    page = buyer.site.signed_in(Role.ADMIN).get("/ui/profiles/user_id:9049/timeline")
+    assert "seen: 1 entry" in page
+    assert "visits: 1 session" in page
+
+
 def test_a_derived_value_says_its_definition_and_entries(buyer: Whole) -> None:
     page = buyer.site.signed_in(Role.ADMIN).get(BUYER)
     value = page.partition('data-text="behaviour.seenTimes"')[2].partition("</li>")[0]
