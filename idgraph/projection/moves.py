@@ -60,23 +60,25 @@ def moves_of(
         return Moves({}, ())
     members = [part for each in moved for part in each.members]
     known = store.crossed([each.stored.id for each in members])
-    names = {
-        segment
+    causes: dict[tuple[str, str], Cause] = {
+        (part.stored.id, segment): "merged"
         for each in moved
-        for segment, state in states[each.id].items()
-        if _differs(known, each.id, segment, state)
-        or any(_differs(known, part.stored.id, segment, 0) for part in each.members[1:])
+        for part in each.members[1:]
+        for segment in states[each.id]
     }
-    causes: dict[tuple[str, str], Cause] = {}
-    if names:
-        earlier = _earlier(store, moved, known)
-        now = evaluated(list(earlier.values()))
+    crossing = {each.id: found for each in moved if (found := _crossing(each, states[each.id], known))}
+    if crossing:
+        earlier, earlier_of = _earlier(store, moved, known)
+        parts_of = {
+            each.id: sorted({earlier_of[part.stored.id] for part in each.members})
+            for each in moved
+            if each.id in crossing
+        }
+        asked = sorted({id_ for parts in parts_of.values() for id_ in parts})
+        now = evaluated([Person(id_, tuple(earlier[id_]), ()) for id_ in asked])
         for person in moved:
-            own = {part.stored.id for part in person.members}
-            parts = [
-                id_ for id_, each in earlier.items() if any(one.stored.id in own for one in each.members)
-            ]
-            for segment in names:
+            for segment in crossing.get(person.id, ()):
+                parts = parts_of[person.id]
                 state_of = {each: now[each][segment] for each in parts if each in now}
                 was_in = any(_state(known, each, segment) for each in parts)
                 is_in = any(state_of.values())
@@ -85,18 +87,30 @@ def moves_of(
                     is_change = any(_differs(known, each, segment, state) for each, state in state_of.items())
                 moved_by: Cause = "merged" if len(parts) > 1 else "split"
                 causes[person.id, segment] = "" if is_change else moved_by
-                # Who was in under a fragment's id alone leaves under that.
-                leaves = was_in and not is_in and not _state(known, person.id, segment)
-                for each in person.members[1:]:
-                    causes[each.stored.id, segment] = "" if leaves else "merged"
+                if was_in and not is_in and not _state(known, person.id, segment):
+                    # She was in under another fragment's id alone, and leaves under that.
+                    causes |= {(each.stored.id, segment): "" for each in person.members[1:]}
     marks = [Crossing(0, each.id, MOVES, _mark(each)) for each in moved]
     others = (part.stored for each in moved for part in each.members[1:])
     marks += [Crossing(0, each.id, MOVES, each.generation * _OTHERS) for each in others]
     return Moves(causes, marks)
 
 
-def _earlier(store: ProfileStore, moved: Sequence[Person], known: Crossed) -> dict[str, Person]:
-    """By id the profiles of before, with the fragments as they are now."""
+def _crossing(person: Person, states: States, known: Crossed) -> list[str]:
+    """The segments that a person enters or leaves, under whichever id."""
+    others = [each.stored.id for each in person.members[1:]]
+    return [
+        segment
+        for segment, state in states.items()
+        if _differs(known, person.id, segment, state)
+        or (not _state(known, person.id, segment) and any(_state(known, each, segment) for each in others))
+    ]
+
+
+def _earlier(
+    store: ProfileStore, moved: Sequence[Person], known: Crossed
+) -> tuple[dict[str, list[Member]], dict[str, str]]:
+    """By id the profiles of before, with the fragments as they are now; and by fragment the profile."""
     fragments = {store.name(part.stored.id): part for each in moved for part in each.members}
     ids = {name: each.stored.id for name, each in fragments.items()}
     entries: dict[bytes, dict[int, bytes]] = defaultdict(dict)
@@ -104,13 +118,15 @@ def _earlier(store: ProfileStore, moved: Sequence[Person], known: Crossed) -> di
         # After an erasure epochs begin again: the later entry counts.
         entries[entry.fragment][entry.epoch] = entry.previous
     parts: dict[str, list[Member]] = defaultdict(list)
+    profile_of: dict[str, str] = {}
     for name, each in fragments.items():
         stored = each.stored
         behind = _marked(known, stored.id) // _OTHERS - (stored.generation - stored.epoch)
         pending = [epoch for epoch in entries[name] if behind < epoch <= stored.epoch]
         profile = entries[name][min(pending)] if pending else store.name(stored.projected_into)
-        parts[ids.get(profile, profile.hex())].append(each)
-    return {id_: Person(id_, tuple(each), ()) for id_, each in parts.items()}
+        profile_of[stored.id] = ids.get(profile, profile.hex())
+        parts[profile_of[stored.id]].append(each)
+    return parts, profile_of
 
 
 def _mark(person: Person) -> int:

@@ -46,8 +46,8 @@ SEGMENTS = (
 )
 
 
-def trigger(name: str, when: dict[str, str]) -> TriggerDocument:
-    content = {"name": name, "version": 1, "when": when, "webhook": "crm"}
+def trigger(name: str, when: dict[str, str], **more: Any) -> TriggerDocument:
+    content = {"name": name, "version": 1, "when": when, "webhook": "crm", **more}
     return TriggerDocument.model_validate(content)
 
 
@@ -58,6 +58,8 @@ TRIGGERS = (
         for on in ("entered", "left")
     ),
     trigger("changes-0", {"attribute": "activity.platform", "on": "changes"}),
+    trigger("capped-0", {"segment": "ios"}, limits=[{"most": 1, "calendar": "year"}], group={"name": "g"}),
+    trigger("grouped-0", {"segment": "ios"}, group={"name": "g", "limits": [{"most": 2, "per": "7d"}]}),
 )
 
 
@@ -122,6 +124,21 @@ class World:
                 Decisions(self.service, {"crm": 0}, self.ledger, TRIGGERS).decide([each])
         if entries:
             self.cursor = entries[-1].cursor
+
+    def die_following(self, after: int) -> None:
+        """The process that decides ends behind some writes, and another one begins."""
+        writes = iter(range(after))
+
+        def died(*_: Any) -> None:
+            if next(writes, None) is None:
+                raise StoreError("killed")
+            write(*_)
+
+        write = self.documents.write
+        with pytest.MonkeyPatch.context() as patch, suppress(StoreError):
+            patch.setattr(self.documents, "write", died)
+            self.follow()
+        self.ledger = TriggerLedger(self.documents)
 
     def delivered(self, number: str = "") -> set[str]:
         """Those of all triggers, or of those of a segment."""
@@ -204,14 +221,17 @@ class TriggerMachine(RuleBasedStateMachine):
             st.tuples(st.sampled_from(["assign", "cross", "settle"]), st.integers(0, 2)), max_size=2
         ),
         again_from=st.none() | st.integers(0, 20),
+        dies_after=st.none() | st.integers(0, 5),
     )
-    def project(self, kills: list[tuple[str, int]], again_from: int | None) -> None:
+    def project(self, kills: list[tuple[str, int]], again_from: int | None, dies_after: int | None) -> None:
         self.tidy.project()
         self.tidy.follow()
         for name, after in kills:
             with self.other.killed_in(name, after):
                 self.other.project()
         self.other.project()
+        if dies_after is not None:
+            self.other.die_following(dies_after)
         self.other.follow()
         self.other.follow(again_from)
         assert self.other.delivered() == self.tidy.delivered()
