@@ -44,7 +44,7 @@ from transforms.privacy.protected_names import TombstoneNames
 
 EVENTS, ROUNDS, PERSONS, RULES = 20_000, 3, 200, 10
 
-HALF = (
+TWO = (
     ActivityDocument(
         name="order",
         source="orders",
@@ -58,7 +58,7 @@ HALF = (
         version=1,
     ),
 )
-"""They name half of the events of `tests.retail.records`."""
+"""They name 46 % of the events of `tests.retail.records`."""
 
 _KINDS: tuple[dict[str, Any], ...] = (
     *(
@@ -119,10 +119,10 @@ def person_of(store: SqliteProfileStore, name: str) -> Person:
 
 
 def flow(folder: Path) -> dict[str, Any]:
-    """Mapping and committing an event, until it is readable, with two activities that half of the events have; without Spark."""
+    """Mapping and committing an event, until it is readable, with two activities; without Spark."""
     wanted = records(EVENTS)
     with_two, without = _in_turn(
-        lambda: _run(_pipeline(folder, HALF, TEN[:1]), wanted), lambda: _run(_pipeline(folder), wanted)
+        lambda: _run(_pipeline(folder, TWO, TEN[:1]), wanted), lambda: _run(_pipeline(folder), wanted)
     )
     scale = 1e6 / len(wanted)
     return {
@@ -134,10 +134,10 @@ def flow(folder: Path) -> dict[str, Any]:
 
 def look_up(folder: Path) -> dict[str, Any]:
     """A profile with ten derived attributes, and the same without."""
-    stages = _pipeline(folder, HALF, TEN)
+    stages = _pipeline(folder, TWO, TEN)
     _run(stages, records(EVENTS))
     reader = stages.reader()
-    stages.snapshot = _behaving(HALF, ())
+    stages.snapshot = _behaving(TWO, ())
     plain = stages.reader()
     busy = sorted(stages.store.timelines(list(stages.store.ids())))
     named = [Identifier.parse(each) for each in random.Random(3).sample(busy, PERSONS)]
@@ -156,7 +156,7 @@ def look_up(folder: Path) -> dict[str, Any]:
 
 def due(folder: Path) -> dict[str, Any]:
     """Due entries taken and projected, with a window and sessions, per hour of one core."""
-    stages = _pipeline(folder, HALF, (TEN[1], TEN[7]))
+    stages = _pipeline(folder, TWO, (TEN[1], TEN[7]))
     _run(stages, records(EVENTS))
     now_ms = [int(stages.now() * 1000)]
     projection = Projection(stages.store, stages.index, stages.rules, now_ms=lambda: now_ms[0])
