@@ -20,6 +20,7 @@ from typing import Any
 import pytest
 
 from idgraph.app import wiring
+from idgraph.app.adapters.shared_state import open_documents
 from idgraph.app.settings.document import Settings
 from idgraph.jobs.erase.erasure import Erasure
 from idgraph.jobs.erase.receipt import receipt_hash
@@ -28,6 +29,8 @@ from idgraph.model.events import RawRecord
 from idgraph.model.identifiers import Identifier
 from idgraph.model.queries import Query
 from idgraph.model.tombstones import NO_EPOCH, FragmentSummary, Tombstone
+from idgraph.model.triggers import LedgerLine
+from profile_service.trigger_ledger import Message, TriggerLedger
 from sinks.sqlite.data_keys import SqliteDataKeys
 from sinks.sqlite.profiles import SqliteProfileStore
 from sinks.tantivy.index import TantivyProfileIndex
@@ -765,3 +768,23 @@ def test_a_backup_of_dead_letters_shows_nothing_of_who_was_erased(
     shown = {each: filled("dead-letters", "show", each, "--reveal").output for each in before}
     assert [each for each, text in shown.items() if "customer" in text] == [left["id"]]
     assert not any(canary in text for text in shown.values() for canary in CANARIES)
+
+
+def test_the_ledger_of_triggers_has_the_others_alone(filled: CommandLine) -> None:
+    settings = filled.settings()
+    with wiring.opened(settings) as resources:
+        hers = [resources.store.name(each).hex() for each in ids_of(filled)]
+    with closing(open_documents(settings)) as documents:
+        ledger = TriggerLedger(documents)
+        lines = [
+            LedgerLine(f"id{number}", "t", 1, each, 1, 1, 1, "held")
+            for number, each in enumerate([*hers, "ff"])
+        ]
+        ledger.append(lines)
+        for each in lines:
+            ledger.keep_sent_to("t", each.profile, {"last": {"s": 1}, "sent": {each.id: 1}})
+            ledger.wait(Message("crm", 1, each))
+        filled.json("erase", *WHOM, "--yes", "--json")
+        kept = TriggerLedger(documents)
+        assert kept.lines("t", 10) == [lines[-1]] == [each.line for each in kept.waiting()]
+        assert documents.names("triggers/people/t/*.json") == ["triggers/people/t/ff.json"]
