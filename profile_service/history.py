@@ -60,7 +60,11 @@ class History:
         self, after: str, limit: int, segment: str | None = None, has_changes: bool = True
     ) -> list[ProfileMove]:
         """Up to `limit` entries behind a cursor, as of `Ledger.ledger`. Raises QueryError for what is no cursor."""
-        return list(self._moves(self._store.ledger(after, limit, segment, has_changes)))
+        return self.of(self._store.ledger(after, limit, segment, has_changes))
+
+    def of(self, entries: Sequence[LedgerEntry | Crossing]) -> list[ProfileMove]:
+        """These entries of the ledger, one each."""
+        return list(self._moves(entries))
 
     def end(self, after: str) -> str:
         """As of `Ledger.ledger_end`."""

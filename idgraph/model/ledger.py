@@ -50,6 +50,11 @@ class Crossing(NamedTuple):
         return "changed" if self.is_change else "entered" if self.number % 2 else "left"
 
     @property
+    def profile_hash(self) -> str:
+        """The keyed hash of a profile that was read from the ledger, in hexadecimal."""
+        return self.profile.hex() if isinstance(self.profile, bytes) else self.profile
+
+    @property
     def is_change(self) -> bool:
         return self.segment.endswith(CHANGES)
 

@@ -17,7 +17,10 @@ from merge.identity.components import Person
 from profile_service.reader import ProfileReader
 from profile_service.service import ProfileService
 from profile_service.trigger_ledger import Message, TriggerLedger
+from profile_service.wanted import MASKED
 from transforms.behaviour.triggers import decide, with_limits_of_groups
+
+HIDDEN = "the receiver's clearance does not see the segment"
 
 
 class Decisions:
@@ -57,7 +60,7 @@ class Decisions:
             self._ledger.keep_sent_to(*key, self._sent[key])
 
     def _decided(self, trigger: TriggerDocument, crossing: Crossing) -> Iterator[LedgerLine]:
-        profile = bytes(crossing.profile).hex() if isinstance(crossing.profile, bytes) else crossing.profile
+        profile = crossing.profile_hash
         now = now_ms()
         own = self._sent_to(trigger.name, profile)
         if own["last"].get(crossing.segment, 0) >= crossing.number:
@@ -110,7 +113,7 @@ class Decisions:
     ) -> Occurrence:
         segment = reader.segments(has_nameless=True).get(crossing.segment)
         if segment is None:
-            return occurrence._replace(refused="the receiver's clearance does not see the segment")
+            return occurrence._replace(refused=HIDDEN)
         if crossing.cause:
             return occurrence._replace(refused=crossing.cause)
         return occurrence._replace(since_ms=_since(trigger, crossing, reader, person, segment))
@@ -159,6 +162,15 @@ def person_of(service: ProfileService, reader: ProfileReader, profile: str, cros
     if any(crossed_ms <= each.until for each in store.tombstones(found).values()):
         return None
     return reader.owner_of_fragment(found[0])
+
+
+def has_consented(
+    service: ProfileService, reader: ProfileReader, person: Person, purpose: str | None
+) -> bool:
+    """Whether a person's consent to a purpose, if there is one, is given now."""
+    wanted = MASKED.with_purpose(purpose)
+    reading = wanted.reading(reader)
+    return not purpose or bool(wanted.read(service, caller_as(0), [reading.profile_of(person)], reading))
 
 
 def reader_as(service: ProfileService, clearance: int) -> ProfileReader:

@@ -15,12 +15,21 @@ from typing import TYPE_CHECKING, Any
 
 from idgraph.model.backoff import Backoff
 from idgraph.model.errors import AlreadyRunningError, DamagedStateError
+from idgraph.model.index import Segment
 from idgraph.model.ledger import Crossing, Delivery
 from idgraph.model.triggers import LedgerLine, TriggerDocument
 from idgraph.repeating import Outage, Repeating, message_of
 from idgraph.web.refusals import BadQueryError
 from merge.identity.components import Person
-from profile_service.api.trigger_decisions import Decisions, caller_as, now_ms, person_of, reader_as
+from profile_service.api.trigger_decisions import (
+    HIDDEN,
+    Decisions,
+    caller_as,
+    has_consented,
+    now_ms,
+    person_of,
+    reader_as,
+)
 from profile_service.api.webhooks import LEASED_SECONDS, POLL_SECONDS, Webhook
 from profile_service.link_documents import time_text
 from profile_service.reader import ProfileReader
@@ -159,11 +168,15 @@ class Triggers:
         reader = reader_as(self._service, receiver.clearance)
         try:
             person = person_of(self._service, reader, message.line.profile, message.line.crossed_ms)
-            document = person and _payload(self._service, reader, trigger, message.line, person)
+            segment = reader.segments(has_nameless=True).get(trigger.segment)
+            document = (
+                person and segment and _payload(self._service, reader, trigger, message.line, person, segment)
+            )
         except (BadQueryError, DamagedStateError) as error:
             return message_of(error)
         if person is None or document is None:
-            self._end(message, "suppressed", "gone" if person is None else "no consent")
+            reason = "gone" if person is None else HIDDEN if segment is None else "no consent"
+            self._end(message, "suppressed", reason)
             return None
         refused = receiver.sender.send([Delivery(message.line.id, reader.shown_name(person.id), document)])
         if refused is None:
@@ -190,8 +203,10 @@ def _payload(
     trigger: TriggerDocument,
     line: LedgerLine,
     person: Person,
+    segment: Segment,
 ) -> dict[str, Any] | None:
-    """The message; None without the consent that the view needs. Raises BadQueryError for a view that is gone."""
+    """The message; None without the consent that the view, or being in the segment, needs. Raises BadQueryError for a view that
+    is gone."""
     document = {
         "trigger": trigger.name,
         "version": line.version,
@@ -200,10 +215,12 @@ def _payload(
         "at": time_text(line.crossed_ms),
         "profile": reader.shown_name(person.id),
     }
+    # Who withdrew her consent has left: the receiver learns it.
+    purpose = segment.purpose if trigger.when.change == "entered" else None
     if trigger.view is None:
-        return document
+        return document if has_consented(service, reader, person, purpose) else None
     view = service.views()[trigger.view]
-    wanted = Wanted(None, provenance=False, reveal=False, purpose=None, view=view)
+    wanted = Wanted(None, provenance=False, reveal=False, purpose=None, view=view).with_purpose(purpose)
     reading = wanted.reading(reader)
     shown = wanted.read(service, caller_as(0), [reading.profile_of(person)], reading)
     return document | {"attributes": wanted.document(shown[0])["attributes"]} if shown else None

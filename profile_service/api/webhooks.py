@@ -11,18 +11,21 @@ import json
 import logging
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from idgraph.model import canonical
 from idgraph.model.backoff import Backoff
 from idgraph.model.callers import Caller
-from idgraph.model.errors import AlreadyRunningError, IdgraphError
-from idgraph.model.ledger import Delivery
+from idgraph.model.errors import AlreadyRunningError, DamagedStateError, IdgraphError
+from idgraph.model.index import Segment
+from idgraph.model.ledger import CHANGES, Crossing, Delivery, LedgerEntry
 from idgraph.repeating import Outage, Repeating, message_of
+from profile_service.api.trigger_decisions import has_consented, person_of
 from profile_service.history import ProfileMove
 from profile_service.link_documents import move_document
+from profile_service.reader import ProfileReader
 from profile_service.service import ProfileService
 
 if TYPE_CHECKING:
@@ -152,30 +155,50 @@ class _Deliveries:
                 return f"there is no segment {webhook.segment} for its clearance"
             history = self._service.history(reader)
             end = history.end(cursor)
-            found = history.page(cursor, 100, webhook.segment, reader.sees_all)
+            entries = self._service.adapters.store.ledger(cursor, 100, webhook.segment, reader.sees_all)
+            found = history.of(entries)
             self._waiting_ms = found[0].at_ms if found else None
             if not found:
                 # Entries that are not for it are not read again for ever.
                 if end != cursor and self._placed < time.monotonic() - PLACE_SECONDS:
                     self._keep_place(end)
                 return None
+            ends = time.monotonic() + POLL_SECONDS
             for start in range(0, len(found), webhook.sender.at_once):
-                some = found[start : start + webhook.sender.at_once]
+                some = slice(start, start + webhook.sender.at_once)
                 lease.require()
                 failed = webhook.sender.send(
                     [
-                        _delivery(webhook.name, each)
-                        for each in some
-                        if not each.segment or each.segment in visible
+                        _delivery(webhook.name, move)
+                        for entry, move in zip(entries[some], found[some], strict=True)
+                        if self._may_have(entry, reader, visible)
                     ]
                 )
                 if failed is not None:
                     return failed
-                cursor = some[-1].cursor
+                cursor = found[some][-1].cursor
                 self._keep_place(cursor)
                 if self.repeating.stop.is_set():
                     return None
+                if time.monotonic() > ends:
+                    # The others as they are seen by then.
+                    break
         return None
+
+    def _may_have(
+        self, entry: LedgerEntry | Crossing, reader: ProfileReader, visible: Mapping[str, Segment]
+    ) -> bool:
+        """Whether the receiver sees the segment, and who enters it, or changes in it, consents to its purpose now."""
+        if isinstance(entry, LedgerEntry):
+            return True
+        segment = visible.get(entry.segment.removesuffix(CHANGES))
+        if segment is None or segment.purpose is None or entry.kind == "left":
+            return segment is not None
+        try:
+            person = person_of(self._service, reader, entry.profile_hash, entry.at_ms)
+            return person is not None and has_consented(self._service, reader, person, segment.purpose)
+        except DamagedStateError:
+            return False
 
     def _keep_place(self, cursor: str) -> None:
         self._documents.write(self._place, canonical.encode({"cursor": cursor}))

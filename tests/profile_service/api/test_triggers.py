@@ -25,8 +25,10 @@ from profile_service.api.triggers import Triggers
 from profile_service.api.webhooks import Webhook
 from profile_service.trigger_ledger import TriggerLedger, request_erasure
 from tests.contracts.implementations import SHARED_DOCUMENTS, Implementation
-from tests.profile_service.api.conftest import Served, caller, problem, published, served_here
+from tests.profile_service.api.conftest import Served, caller, problem, published, served_here, with_levels
 from tests.profile_service.api.test_segments import segment, with_segments
+from tests.profile_service.test_consents import decided as decided_on
+from tests.profile_service.test_consents import made
 from tests.retail import Pipeline, raw
 from tests.support.patience import eventually
 
@@ -65,10 +67,14 @@ SEGMENTS = (segment("ios", Term("activity.platform", "ios")), segment("everybody
 
 
 @pytest.fixture
-def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]:
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("profile_service.api.triggers.RETRY", Backoff(base=0.01, cap=0.01))
     for name in ("LEASED_SECONDS", "POLL_SECONDS"):
         monkeypatch.setattr(f"profile_service.api.triggers.{name}", 0.01)
+
+
+@pytest.fixture
+def served(tmp_path: Path, soon: None) -> Iterator[Served]:
     pipeline = Pipeline(tmp_path, now=time.time)
     pipeline.snapshot = with_segments(pipeline.snapshot, *SEGMENTS).model_copy(update={"views": (VIEW,)})
     with served_here(pipeline, [caller("all", 100)]) as found:
@@ -289,6 +295,52 @@ def test_an_event_of_a_merged_person_is_reported(served: Served, documents: Shar
         pipeline.process([seen("b", "ios", "b@example.com")])
         eventually(lambda: outcomes(served) == [("fired", "")])
     assert [each.profile for each in receiver.taken] == ["user_id:a"]
+
+
+PURPOSE = segment("mail", purpose="marketing")
+
+
+@pytest.mark.parametrize("on", ["entered", "left"])
+def test_no_message_after_a_withdrawn_consent(
+    tmp_path: Path, documents: SharedDocuments, soon: None, on: str
+) -> None:
+    """Only that she left, so that the receiver learns it."""
+    pipeline = made(tmp_path / "pipeline")
+    pipeline.snapshot = with_segments(pipeline.snapshot, PURPOSE)
+    receiver = Receiver()
+    receiver.reason = "status 500"
+    mail = trigger(when={"segment": "mail", "on": on}, expires=None)
+    with (
+        served_here(pipeline, [caller("all", 100)]) as served,
+        following(served, documents, receiver, mail),
+    ):
+        pipeline.process([decided_on(1, "given")])
+        if on == "entered":
+            eventually(lambda: outcomes(served) == [("waiting", "status 500")])
+        pipeline.process([decided_on(2, "withdrawn")])
+        receiver.reason = None
+        wanted = ("suppressed", "no consent") if on == "entered" else ("fired", "")
+        eventually(lambda: outcomes(served) == [wanted])
+    assert [each.document["kind"] for each in receiver.taken] == [on] * (on == "left")
+
+
+@pytest.mark.parametrize("when", [{"segment": "ios"}, {"attribute": "activity.platform", "on": "changes"}])
+def test_no_message_about_what_is_hidden_by_then(
+    served: Served, documents: SharedDocuments, when: dict[str, str]
+) -> None:
+    receiver = Receiver()
+    receiver.reason = "status 500"
+    one = trigger(when=when)
+    served.pipeline.snapshot = served.pipeline.snapshot.model_copy(update={"triggers": (one,)})
+    with following(served, documents, receiver, one):
+        served.pipeline.process([seen("a", "android", days_ago=0.002)])
+        served.pipeline.process([seen("a", "ios", days_ago=0.001)])
+        eventually(lambda: outcomes(served) == [("waiting", "status 500")])
+        hidden = with_levels({"activity.platform": 1}).attributes
+        with published(served, served.metadata.snapshot_now.model_copy(update={"attributes": hidden})):
+            receiver.reason = None
+            eventually(lambda: outcomes(served)[0][0] == "suppressed")
+    assert receiver.taken == []
 
 
 def test_hidden_segments_have_no_triggers(served: Served, documents: SharedDocuments) -> None:

@@ -30,6 +30,7 @@ from sinks.http.webhook import WebhookSender
 from tests.contracts.implementations import SHARED_DOCUMENTS, Implementation
 from tests.profile_service.api.conftest import Served, caller, identified, served_here
 from tests.profile_service.api.test_segments import segment, with_segments
+from tests.profile_service.test_consents import decided, made
 from tests.retail import Pipeline
 from tests.support.patience import eventually
 
@@ -207,6 +208,26 @@ def test_what_is_not_for_it_is_passed_by(
         eventually(lambda: documents.read(PLACE) != before)
         come(served, "b")
         eventually(lambda: len(receiver.taken) == 2)
+
+
+def test_who_withdrew_her_consent_is_not_said_to_enter(
+    tmp_path: Path, receiver: Receiver, secret: Path, documents: SharedDocuments
+) -> None:
+    pipeline = made(tmp_path / "pipeline", decided(1, "given"))
+    with_purpose = segment("everybody", purpose="marketing")
+    pipeline.snapshot = with_segments(pipeline.snapshot, with_purpose)
+    pipeline.project()
+    for at, status in enumerate(("withdrawn", "given", "withdrawn"), 2):
+        pipeline.process([decided(at, status)])
+        pipeline.project()
+    with (
+        served_here(pipeline, [caller("all", 100)]) as served,
+        delivering(served, WebhookSender(receiver.url, secret), documents),
+    ):
+        eventually(lambda: len(receiver.taken) == 2)
+        pipeline.process([decided(9, "given")])
+        eventually(lambda: len(receiver.taken) == 3)
+    assert [each["kind"] for each in receiver.taken] == ["left", "left", "entered"]
 
 
 @pytest.mark.parametrize("url", ["http://example.com/", "ftp://localhost/", "http://10.0.0.1/", "//x"])
