@@ -32,13 +32,11 @@ from metadata_service.storage.versions import Held, VersionedDocuments
 
 def _activity(session: Session, definition: ActivityDefinition) -> ActivityDocument:
     from transforms.behaviour.activities import Activity
-    from transforms.schema.policy_tree import expression_sources
+    from transforms.schema.policy_tree import entry_sources
 
     Activity(definition)
     read = {path: f"/fields/{name}" for name, path in definition.fields.items()}
-    if definition.condition is not None:
-        read |= dict.fromkeys(expression_sources(definition.condition), "/condition")
-    _check_open(session, read, "an entry needs no value to be counted")
+    _check_open(session, read | entry_sources(definition), "an entry needs no value to be counted")
     _check_earlier_versions(session, definition)
     _check_readers(session, definition)
     return ActivityDocument(**dict(definition), version=1)

@@ -70,7 +70,7 @@ from transforms.privacy.protected_names import StoredNames
 from transforms.privacy.sealing import DataKeys, UnusableKey
 from transforms.schema.attribute_nodes import AttributePolicy
 from transforms.schema.data_types import DATA_TYPES, declared_types
-from transforms.schema.policy_tree import PolicyTree, expression_sources
+from transforms.schema.policy_tree import PolicyTree, entry_sources, expression_sources
 
 if TYPE_CHECKING:
     from transforms.behaviour.windows import BehaviourSpan
@@ -310,13 +310,10 @@ class ProfileReader:
         return self._behaviour
 
     def activities(self) -> dict[str, ActivityDocument]:
-        """The activities in force that exist for this reader: it sees all that their conditions ask for."""
+        """The activities in force that exist for this reader: it sees all that decides on their entries."""
         rules = self._attributes.index_rules.behaviour
         return {
-            each.name: each
-            for each in rules.activities
-            if each.condition is None
-            or all(self._sees_source(path) for path in expression_sources(each.condition))
+            each.name: each for each in rules.activities if all(map(self._sees_source, entry_sources(each)))
         }
 
     def _sees_source(self, path: str) -> bool:

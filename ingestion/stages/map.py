@@ -60,7 +60,7 @@ class EventMapper:
         self._readers = {name: envelope_reader(config, formats) for name, config in sources.items()}
         self._timed = frozenset(name for name, config in sources.items() if config.ordinal_unit == "epoch_ms")
         self._routes: dict[tuple[str, str], _Route | None] = {}
-        self._activities = Activities(snapshot.snapshot.activities)
+        self._activities = Activities(snapshot.attributes.activities)
         self._map_natively = self._native_mapper()
 
     def map_chunk(self, records: list[Record], latest: int, output: MapOutput) -> MappedChunk:

@@ -152,10 +152,9 @@ def _feeds(spec: SpecDocument, activity: ActivityDocument, sources: set[str]) ->
 
 
 def _activity_sources(activity: ActivityDocument) -> set[str]:
-    from transforms.schema.policy_tree import expression_sources
+    from transforms.schema.policy_tree import entry_sources
 
-    asked = set() if activity.condition is None else set(expression_sources(activity.condition))
-    return asked | set(activity.fields.values())
+    return {*entry_sources(activity), *activity.fields.values()}
 
 
 def _touches(sources: set[str], path: str) -> bool:

@@ -63,6 +63,7 @@ def test_the_catalogue_has_the_fields_of_sessions_and_patterns(service: Running)
         ("activities", {"fields": {"id": "_event.id"}}, "/fields/id"),
         ("activities", {"fields": {"mail": "identity.email"}}, "/fields/mail"),
         ("activities", {"condition": "identity.email == 'x'"}, "/condition"),
+        ("activities", {"time": "identity.email"}, "/time"),
         ("activities", {"keep": "a year"}, "/keep"),
         ("derived-attributes", {"path": "a"}, ""),
         ("derived-attributes", {"path": "a", "window": {"activity": "none"}}, "/window/activity"),

@@ -18,7 +18,7 @@ from idgraph.model.snapshots import MetadataSnapshot
 from idgraph.model.timelines import DAY_MS
 from idgraph.model.views import SegmentDocument
 from idgraph.projection.projection import Projection
-from tests.retail import NOW, Pipeline, order, snapshot
+from tests.retail import NOW, Pipeline, attribute, order, snapshot
 
 NOW_MS = int(NOW * 1000)
 ORDER = ActivityDocument(
@@ -113,6 +113,34 @@ def test_a_window_is_complete_from_when_its_activity_left_entries(tmp_path: Path
 
     assert not is_complete(NOW_MS - DAY_MS - 1)
     assert is_complete(NOW_MS - DAY_MS)
+
+
+def test_the_time_of_an_activity_has_the_protection_and_the_level_of_its_attribute(tmp_path: Path) -> None:
+    activity = ORDER.model_copy(update={"time": "orders.last.items"})
+    known = with_behaviour([activity], [SESSIONS])
+    when = NOW_MS - DAY_MS - 123
+    given = [order(1, 1, order_id="A", created_at=at(1), cart={"total": "1", "items": when})]
+
+    def as_declared(**policy: Any) -> Pipeline:
+        declared = attribute("orders.last.items", "number", **policy)
+        others = (each for each in known.attributes if each.path != declared.path)
+        attributes = (*others, declared)
+        pipeline = Pipeline(tmp_path, snapshot=known.model_copy(update={"attributes": attributes}))
+        pipeline.process(given)
+        return pipeline
+
+    assert looked_up(as_declared())["sessions"]["last"]["begin"] == when
+    pipeline = as_declared(encryption="protected")
+    assert pipeline.store.timelines([own(pipeline)]) == {}
+    pipeline = as_declared(authorization_level=50)
+    assert pipeline.store.timelines([own(pipeline)])
+    (person,) = pipeline.reader().owners(PERSON).persons
+    shown = {each: pipeline.reader().with_clearance(each) for each in (49, 50)}
+    assert {each: "behaviour" in shown[each].profile_of(person).attributes() for each in shown} == {
+        49: False,
+        50: True,
+    }
+    assert {each: list(shown[each].activities()) for each in shown} == {49: [], 50: ["order"]}
 
 
 def test_order_and_duplicates_do_not_matter(tmp_path: Path) -> None:

@@ -49,8 +49,8 @@ class Activity:
     def entry(
         self, output: dict[str, Any], open_output: dict[str, Any], stamp: Stamp, spec: SpecRef, is_timed: bool
     ) -> Entry | None:
-        """The entry of an event; None for one that the condition excludes. `open_output` has only what policy does not
-        protect. Raises EventError, TransformError."""
+        """The entry of an event; None for one that the condition excludes, or whose time policy protects. `open_output` has only
+        what policy does not protect. Raises EventError, TransformError."""
         if self._condition is not None:
             result = self._condition(open_output)
             if result is None or is_false(result.get(_RESULT)):
@@ -66,6 +66,8 @@ class Activity:
                 f"the fields of the activity {self.definition.name} take more than {LARGEST_ENTRY:,} bytes",
             )
         time = self._read_time(output, stamp, is_timed)
+        if self._time and self._time[0] != RESERVED_KEY and paths.value_at(open_output, self._time) is None:
+            return None
         return Entry(time, stamp.source, stamp.event_id, (self._version, *spec), fields)
 
     def entries(self, entries: Iterable[Entry]) -> ActivityEntries:

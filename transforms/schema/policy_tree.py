@@ -20,14 +20,15 @@ from idgraph.model.attributes import (
     Reconciliation,
     ReconciliationPolicy,
 )
-from idgraph.model.behaviour import ActivityDocument, BehaviourRules, DerivedDocument
+from idgraph.model.behaviour import ActivityDefinition, ActivityDocument, BehaviourRules, DerivedDocument
 from idgraph.model.classification import Classification, Proposal
 from idgraph.model.dead_letters import DeadLetterReason
 from idgraph.model.durations import TimeForm
-from idgraph.model.errors import EventError
+from idgraph.model.errors import EventError, SpecError
 from idgraph.model.index import IndexRules
 from idgraph.model.queries import Clause, Exists, leaves
 from idgraph.model.snapshots import DetectionMode, MetadataSnapshot
+from idgraph.model.specs import RESERVED_KEY
 from transforms.schema.attribute_nodes import AttributeNode, AttributePolicy, policy_of, protect_above
 from transforms.schema.data_types import DATA_TYPES, declared_type, is_text
 
@@ -76,6 +77,8 @@ class PolicyTree:
                 self._declare(way[-1], attribute)
                 self._protect(way[-1], _own_policy(attribute, way[-1].protects))
         protect_above(self._root)
+        self.activities = tuple(filter(self._is_in_force, snapshot.activities))
+        """Those that read no time and ask for nothing that policy protects."""
         self._behaviour = self._behaviour_rules(snapshot)
         self.index_rules = self._index_rules()
 
@@ -88,7 +91,7 @@ class PolicyTree:
 
     def _behaviour_rules(self, snapshot: MetadataSnapshot) -> BehaviourRules:
         """The definitions in force. A derived attribute has at least the level of all that it is made of."""
-        activities = {each.name: each for each in snapshot.activities}
+        activities = {each.name: each for each in self.activities}
         derived = [each for each in snapshot.derived_attributes if activities.keys() >= set(each.activities)]
         # Each after those that it may read: expressions read what is derived from timelines, models read both.
         for each in sorted(derived, key=lambda each: (each.model is not None, each.expression is not None)):
@@ -96,12 +99,19 @@ class PolicyTree:
             if level > self._levels.get(each.path, 0):
                 self._set_level(each.path, level)
         return BehaviourRules(
-            snapshot.activities,
+            self.activities,
             tuple(derived),
             lambda path: not self.policy(path).is_protected,
             snapshot.behaviour_version,
             snapshot.models,
         )
+
+    def _is_in_force(self, activity: ActivityDocument) -> bool:
+        try:
+            return not any(path and self.policy(path).is_protected for path in entry_sources(activity))
+        except SpecError:
+            # The metadata service refuses it; one of an older idgraph hurts only itself.
+            return False
 
     def _level_of_source(self, path: str) -> int:
         return self.level(path) if path else self.highest_level
@@ -302,8 +312,7 @@ def _sources(derived: DerivedDocument, activities: Mapping[str, ActivityDocument
     """The paths of the attributes that a derived attribute is made of; the empty one: any."""
     for name in derived.activities:
         yield from activities[name].fields.values()
-        if (condition := activities[name].condition) is not None:
-            yield from expression_sources(condition)
+        yield from entry_sources(activities[name])
     if derived.expression is not None:
         yield from expression_sources(derived.expression)
     if derived.model is not None:
@@ -340,6 +349,19 @@ class _Indexable(dict[str, bool]):
         if len(self) < MAX_CACHED_UNKNOWN:
             self[path] = answer
         return answer
+
+
+def entry_sources(activity: ActivityDefinition) -> dict[str, str]:
+    """The paths of the attributes that decide whether an event leaves an entry, and with which time; the empty one: any. Each with
+    its place in the definition. Raises SpecError."""
+    found = (
+        {}
+        if activity.condition is None
+        else dict.fromkeys(expression_sources(activity.condition), "/condition")
+    )
+    if activity.time is not None and paths.split(activity.time)[0] != RESERVED_KEY:
+        found[activity.time] = "/time"
+    return found
 
 
 @lru_cache(maxsize=1024)

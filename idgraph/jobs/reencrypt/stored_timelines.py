@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from idgraph.model import paths
+from idgraph.model.behaviour import ActivityDocument
 from idgraph.model.fragments import Kind, Origin, Register
-from idgraph.model.snapshots import MetadataSnapshot
 from idgraph.model.stamps import SpecRef, Stamp
 from idgraph.model.timelines import ActivityEntries, Entry, PageKey, Pages, TimelineChange
 from merge.page_codec import encode_page, read_page
@@ -28,8 +28,11 @@ _UNBOUNDED = 1_000_000
 class StoredTimelines(NotPicklable):
     """Rewrites entries under one snapshot. One per thread."""
 
-    def __init__(self, snapshot: MetadataSnapshot, values: StoredValues, names: StoredNames) -> None:
-        self._activities = {each.name: each for each in snapshot.activities}
+    def __init__(
+        self, activities: Iterable[ActivityDocument], values: StoredValues, names: StoredNames
+    ) -> None:
+        """`activities` are those in force."""
+        self._activities = {each.name: each for each in activities}
         self._values = values
         self._names = names
 

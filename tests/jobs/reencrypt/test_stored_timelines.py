@@ -91,6 +91,21 @@ def test_a_value_that_policy_protects_by_now_leaves_the_entries(tmp_path: Path) 
     assert sealed(pipeline).fragments == 0
 
 
+@pytest.mark.parametrize("names", [{"time": "orders.last.at"}, {"condition": "orders.last.at"}], ids=str)
+def test_an_activity_whose_time_or_condition_policy_protects_by_now_has_no_entries(
+    tmp_path: Path, names: dict[str, str]
+) -> None:
+    activity = ActivityDocument(name="order", source="orders", version=1).model_copy(update=names)
+    closed = snapshot(2, declared=[attribute("orders.last.at", encryption="protected")], defaults=UNDETECTED)
+    opened = snapshot(1, declared=[], defaults=UNDETECTED)
+    pipeline = stored_orders(tmp_path, with_orders(opened, activity), with_orders(closed, activity))
+    assert len(timelines(pipeline)) == 2
+    reader = pipeline.reader()
+    assert not reader.activities()
+    sealed(pipeline)
+    assert timelines(pipeline) == anew(pipeline) == {}
+
+
 def test_a_field_of_which_nobody_says_the_path_goes(tmp_path: Path) -> None:
     opened = snapshot(1, declared=[], defaults=UNDETECTED)
     other = ActivityDocument(name="order", source="orders", fields={"total": "orders.last.total"}, version=2)

@@ -12,7 +12,7 @@ from tests.retail import attribute
 from transforms.schema.policy_tree import PolicyTree
 
 VISIT = ActivityDocument(
-    name="visit", fields={"page": "web.page"}, condition="web.country == 'DE'", version=1
+    name="visit", fields={"page": "web.page"}, condition="web.country == 'DE'", time="web.at", version=1
 )
 MODEL = {"digest": "0" * 64, "inputs": ({"path": "b"},)}
 
@@ -21,7 +21,9 @@ def derived(name: str, **content: Any) -> DerivedDocument:
     return DerivedDocument(name=name, path=name, version=1, **content)
 
 
-@pytest.mark.parametrize(("protected", "level"), [("web.page", 40), ("web.country", 60), ("web.other", 0)])
+@pytest.mark.parametrize(
+    ("protected", "level"), [("web.page", 40), ("web.country", 60), ("web.at", 70), ("web.other", 0)]
+)
 def test_levels_follow_from_sources_whatever_the_names(protected: str, level: int) -> None:
     snapshot = MetadataSnapshot(
         version=1,
