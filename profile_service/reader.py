@@ -325,14 +325,10 @@ class ProfileReader:
         """The entries of a person at or after `since` and before `until` (epoch milliseconds) by activity, of those of these activities
         that exist for this reader, with the fields that it sees and names as they may be shown: the newest first, then of ever
         more days, at last all. Raises StoreError, DamagedStateError."""
-        known, is_open = self.activities(), self._attributes.index_rules.behaviour.is_open
+        known = self.activities()
         asked = known.keys() & set(activities)
         visible = {
-            name: {
-                field
-                for field, path in known[name].fields.items()
-                if is_open(path) and self._visibility.sees(path)
-            }
+            name: {field for field, path in known[name].fields.items() if self._visibility.sees(path)}
             for name in asked
         }
         for found in self._behaviour.newest(person, asked, since, until):

@@ -241,9 +241,9 @@ class DerivedDocument(DerivedDefinition):
 
 
 class BehaviourRules(NamedTuple):
-    """The definitions in force, each with all activities that it reads. `is_open` answers for a path whether its value may be
-    read without a key: policy does not protect it. `version` grows with each change of a definition. `models` are by digest those
-    that can be had."""
+    """The definitions in force, each with all activities that it reads; these without fields that policy protects. `is_open` answers
+    for a path whether its value may be read without a key: policy does not protect it. `version` grows with each change of a
+    definition. `models` are by digest those that can be had."""
 
     activities: tuple[ActivityDocument, ...] = ()
     derived: tuple[DerivedDocument, ...] = ()

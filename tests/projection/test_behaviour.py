@@ -198,6 +198,25 @@ def test_protected_values_leave_no_entry(tmp_path: Path) -> None:
         assert any(b"15" in page or b"5" in page for page in pages.values())
 
 
+def test_values_that_policy_protects_later_show_in_nothing_that_is_derived(tmp_path: Path) -> None:
+    last = derived("behaviour.last", window={"activity": "order", "function": "last", "field": "total"})
+    pipeline = Pipeline(tmp_path, snapshot=with_behaviour(definitions=[COUNT, last]))
+    pipeline.process(ORDERS)
+    projected(pipeline)
+    assert looked_up(pipeline) == {"orders30d": 2, "last": 5}
+    known = pipeline.snapshot
+    others = (each for each in known.attributes if each.path != "orders.last.total")
+    attributes = (*others, attribute("orders.last.total", "number", encryption="protected"))
+    pipeline.snapshot = known.model_copy(update={"attributes": attributes, "version": 2})
+    assert looked_up(pipeline) == {"orders30d": 2}
+    reader = pipeline.reader()
+    (person,) = reader.owners(PERSON).persons
+    *_, timelines = reader.timelines(person, ["order"])
+    assert [list(each.fields) for each in timelines["order"]] == [["city"]] * 3
+    projected(pipeline)
+    assert pipeline.index.search(Query((Term(last.path, 5),))).ids == []
+
+
 LAPSED = SegmentDocument(
     name="lapsed", version=1, query=to_json(parse_query(["orders.last.at<now-30d"], lambda _: None))
 )

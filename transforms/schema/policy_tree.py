@@ -99,7 +99,7 @@ class PolicyTree:
             if level > self._levels.get(each.path, 0):
                 self._set_level(each.path, level)
         return BehaviourRules(
-            self.activities,
+            tuple(map(self._with_open_fields, self.activities)),
             tuple(derived),
             lambda path: not self.policy(path).is_protected,
             snapshot.behaviour_version,
@@ -112,6 +112,13 @@ class PolicyTree:
         except SpecError:
             # The metadata service refuses it; one of an older idgraph hurts only itself.
             return False
+
+    def _with_open_fields(self, activity: ActivityDocument) -> ActivityDocument:
+        protected = {name for name, path in activity.fields.items() if self.policy(path).is_protected}
+        if not protected:
+            return activity
+        fields = {name: path for name, path in activity.fields.items() if name not in protected}
+        return activity.model_copy(update={"fields": fields})
 
     def _level_of_source(self, path: str) -> int:
         return self.level(path) if path else self.highest_level
