@@ -59,7 +59,7 @@ def fingerprint(snapshot: MetadataSnapshot) -> str:
         [str(snapshot.defaults.encryption), snapshot.defaults.indexable],
         snapshot.identity_rules.model_dump(mode="json"),
         *(
-            [behaviour_mark(snapshot.activities, snapshot.derived_attributes)]
+            [behaviour_hash(snapshot.activities, snapshot.derived_attributes)]
             if snapshot.derived_attributes
             else []
         ),
@@ -67,10 +67,18 @@ def fingerprint(snapshot: MetadataSnapshot) -> str:
     return hashlib.sha256(canonical.encode(decides)).hexdigest()
 
 
-def behaviour_mark(activities: Iterable[ActivityDocument], derived: Iterable[DerivedDocument]) -> str:
-    """A hash of all that decides derived attributes."""
-    definitions = [each.model_dump(mode="json", exclude={"description"}) for each in (*activities, *derived)]
-    return f"derived attributes {hashlib.sha256(canonical.encode(definitions)).hexdigest()}"
+def behaviour_hash(
+    activities: Iterable[ActivityDocument], derived: Sequence[DerivedDocument], models: Iterable[str] = ()
+) -> str:
+    """A hash of all that decides derived attributes of the entries that are stored; `models` are digests of those that can be had."""
+    read = {name for each in derived for name in each.activities}
+    decides = {"name", "keep", "most", "fields", "generation", "since"}
+    definitions = [each.model_dump(mode="json", include=decides) for each in activities if each.name in read]
+    definitions += [each.model_dump(mode="json", exclude=_DECIDES_NO_VALUE) for each in derived]
+    return hashlib.sha256(canonical.encode([definitions, sorted(models)])).hexdigest()
+
+
+_DECIDES_NO_VALUE = {"version", "description", "data_type"}
 
 
 def _is_as_undeclared(each: AttributeMetadata, defaults: DiscoveryDefaults) -> bool:

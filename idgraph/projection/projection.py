@@ -21,10 +21,11 @@ import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import AbstractContextManager, contextmanager
-from itertools import islice, starmap
+from itertools import count, islice, starmap, takewhile
 
 from idgraph.model.backoff import Backoff
 from idgraph.model.batch_size import BatchSize
+from idgraph.model.behaviour import BehaviourRules
 from idgraph.model.identity_rules import IdentityRules
 from idgraph.model.index import IndexRules, ProfileIndex
 from idgraph.model.store import (
@@ -37,7 +38,7 @@ from idgraph.model.store import (
     document_version,
 )
 from idgraph.projection.behaviour import Behaviour, BehaviourReader
-from idgraph.projection.documents import behaviour_mark, documents_of, put
+from idgraph.projection.documents import behaviour_hash, documents_of, put
 from idgraph.projection.parts import Pass, Projected, Tasks, Work
 from idgraph.projection.segments import Segments, follows_clock
 from merge.identity.components import Member, Person
@@ -71,15 +72,29 @@ _NOT_ANY_MORE = "hub no more"
 carry it."""
 
 
-def overtaken_mark(version: int) -> str:
-    """The mark of the store that says that its profiles follow newer identity rules than these."""
-    return f"identity rules newer than {version}"
+IDENTITY_RULES = "identity rules"
+BEHAVIOUR = "definitions of behaviour"
+
+
+def overtaken_mark(version: int, kind: str = IDENTITY_RULES) -> str:
+    """The mark of the store that says that its profiles follow newer rules of a kind than these."""
+    return f"{kind} newer than {version}"
+
+
+def begun_mark(version: int) -> str:
+    """The mark of the store that says that profiles may have been projected by definitions of this version."""
+    return f"{BEHAVIOUR} begun {version}"
 
 
 def rules_mark(rules: IndexRules) -> str:
     """The mark of the store that says that all fragments were looked through after these identity rules came."""
     content = rules.identity.model_dump_json(exclude_defaults=True)
     return f"identity rules {rules.identity_version} {hashlib.sha256(content.encode()).hexdigest()}"
+
+
+def behaviour_mark(rules: BehaviourRules, version: int) -> str:
+    """The mark of the store that says that all fragments were looked through after these definitions came, in this version."""
+    return f"{BEHAVIOUR} {version} {behaviour_hash(rules.activities, rules.derived, rules.models)}"
 
 
 class Projection:
@@ -98,7 +113,7 @@ class Projection:
         as of which attributes are derived and profiles are in segments."""
         self._store = store
         self._index = index
-        self._rules = rules
+        self._newest = rules
         self._tasks = tasks
         self._size = BatchSize(at_once)
         self._ahead = AT_ONCE
@@ -114,7 +129,9 @@ class Projection:
         self._retry_at = math.inf
         self._now_ms = now_ms
         self._deriving: tuple[IndexRules, BehaviourReader] | None = None
+        self._begun = 0
         self._derived = 0
+        self._same_as = 0
         self._enqueuing: tuple[str, Pass] | None = None
 
     def project(self, ids: Iterable[str], has_lost: bool = False) -> Projected:
@@ -148,6 +165,9 @@ class Projection:
         persons = self._persons(rules)
         if work is Work.FOLLOW_SEGMENTS:
             self._segments.enter(ids, rules, persons)
+            if self._is_overtaken(rules):
+                # What was planned is by older definitions.
+                self._store.enqueue(ids)
             return Projected()
         if work is Work.FOLLOW_BEHAVIOUR:
             self._store.enqueue(ids)
@@ -258,11 +278,13 @@ class Projection:
         self._hubs.clear()
         self._segments.clear()
         with self._index.writing():
-            mark = self._look_for_newer_rules()
+            rules = self._rules()
+            self._look_for_newer_rules()
             yield settled
         self._segments.cross()
-        if self._store.remembers(mark):
-            # Fragments that older rules assigned have new entries, for a process that has the newer rules.
+        if self._is_overtaken(rules):
+            # A process that has the newer rules may have settled the same versions before these documents came.
+            self._store.enqueue(list(settled))
             return
         remaining = starmap(OutboxEntry, settled.items())
         while batch := list(islice(remaining, AT_ONCE)):
@@ -270,15 +292,41 @@ class Projection:
         for name in settled if self._refused else ():
             self._refused.pop(name, None)
 
-    def _look_for_newer_rules(self) -> str:
-        """Look whether profiles follow newer identity rules than these; returns the mark that says so."""
-        mark, was_late = overtaken_mark(self._rules().identity_version), self._is_late
-        self._is_late = self._store.remembers(mark)
+    def _look_for_newer_rules(self) -> None:
+        """Look whether profiles follow newer rules than these."""
+        rules, was_late = self._rules(), self._is_late
+        self._is_late = self._is_overtaken(rules)
         if self._is_late and not was_late:
             log.warning(
-                "profiles follow %s: commits wait in the outbox for a process that has these rules", mark
+                "profiles follow identity rules newer than %d, or definitions of behaviour newer than %d: commits wait "
+                "in the outbox for a process that has these",
+                rules.identity_version,
+                rules.behaviour.version,
             )
-        return mark
+
+    def _is_overtaken(self, rules: IndexRules) -> bool:
+        marks = overtaken_mark(rules.identity_version), overtaken_mark(rules.behaviour.version, BEHAVIOUR)
+        return any(map(self._store.remembers, marks))
+
+    def _overtake(self, version: int, kind: str) -> list[int]:
+        """Say that versions before this one are overtaken, the oldest first: an interruption leaves none between. Returns
+        those that were not, the newest first."""
+        ahead = range(version - 1, -1, -1)
+        older = list(takewhile(lambda each: not self._store.remembers(overtaken_mark(each, kind)), ahead))
+        for each in reversed(older):
+            self._store.remember(overtaken_mark(each, kind))
+        return older
+
+    def _rules(self) -> IndexRules:
+        """The newest rules. The store is told before the first document by them. A process of a version in between says that it
+        begins before it looks whether it is overtaken, and this one the other way round: one of both sees the other."""
+        rules = self._newest()
+        if (version := rules.behaviour.version) != self._begun:
+            older = self._overtake(version, BEHAVIOUR)
+            self._store.remember(begun_mark(version))
+            is_next = older and not any(map(self._store.remembers, map(begun_mark, older[:-1])))
+            self._begun, self._same_as = version, older[-1] if is_next else version
+        return rules
 
     def _project_slice(
         self, ids: Sequence[str], projected: dict[str, int], asked: Set[str], has_lost: bool = False
@@ -359,8 +407,10 @@ class Projection:
         rules = self._rules().behaviour
         if rules.version == self._derived:
             return True
-        mark = f"{behaviour_mark(rules.activities, rules.derived)} of {rules.version}"
-        if not self._store.remembers(mark):
+        mark = behaviour_mark(rules, rules.version)
+        if self._follows_same(rules):
+            self._store.remember(mark)
+        elif not self._store.remembers(mark):
             if self._enqueuing is None or self._enqueuing[0] != mark:
                 self._enqueuing = mark, self._pass(Work.FOLLOW_BEHAVIOUR)
             if not self._enqueuing[1].has_ended(time.monotonic() + FOLLOW_SECONDS):
@@ -368,6 +418,12 @@ class Projection:
             self._store.remember(mark)
         self._derived, self._enqueuing = rules.version, None
         return True
+
+    def _follows_same(self, rules: BehaviourRules) -> bool:
+        """Whether profiles follow another version that derives the same values. Before the first one nothing was derived."""
+        if self._same_as == 0:
+            return not rules.derived
+        return self._same_as < rules.version and self._store.remembers(behaviour_mark(rules, self._same_as))
 
     def _follow_segments(self) -> bool:
         ends = time.monotonic() + FOLLOW_SECONDS
@@ -381,10 +437,7 @@ class Projection:
         mark = rules_mark(rules)
         if rules.identity_version and not self._store.remembers(mark):
             if self._following is None or self._following[0] != mark:
-                for version in range(rules.identity_version - 1, -1, -1):
-                    if self._store.remembers(overtaken := overtaken_mark(version)):
-                        break
-                    self._store.remember(overtaken)
+                self._overtake(rules.identity_version, IDENTITY_RULES)
                 self._following = mark, self._pass(Work.FOLLOW_RULES)
             if not self._following[1].has_ended(time.monotonic() + FOLLOW_SECONDS):
                 return False
@@ -403,11 +456,13 @@ class Projection:
         return Pass(self._store.ids, run, lambda: self._size.present if tasks is None else tasks.at_once)
 
     def count_as_newest(self) -> None:
-        """Let these identity rules count though others were newer: those were lost with a metadata database."""
-        version = self._rules().identity_version
-        while self._store.remembers(mark := overtaken_mark(version)):
-            self._store.remember(_NOT_ANY_MORE, instead_of=mark)
-            version += 1
+        """Let these rules count though others were newer: those were lost with a metadata database."""
+        rules = self._rules()
+        for kind, version in ((IDENTITY_RULES, rules.identity_version), (BEHAVIOUR, rules.behaviour.version)):
+            for each in count(version):
+                if not self._store.remembers(mark := overtaken_mark(each, kind)):
+                    break
+                self._store.remember(_NOT_ANY_MORE, instead_of=mark)
 
     def _enqueue_moved(self, persons: Persons, ids: Sequence[str]) -> bool:
         """Returns whether any moved."""

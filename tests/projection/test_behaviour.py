@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -11,14 +11,17 @@ import pytest
 
 from idgraph.model.behaviour import ActivityDocument, DerivedDocument
 from idgraph.model.identifiers import Identifier
+from idgraph.model.index import IndexRules
 from idgraph.model.ledger import Crossing
 from idgraph.model.queries import Query, Range, Term, to_json
 from idgraph.model.query_language import parse_query
 from idgraph.model.snapshots import MetadataSnapshot
-from idgraph.model.timelines import DAY_MS
+from idgraph.model.timelines import DAY_MS, DueEntry
 from idgraph.model.views import SegmentDocument
+from idgraph.projection.parts import Work
 from idgraph.projection.projection import Projection
 from tests.retail import NOW, Pipeline, attribute, order, snapshot
+from transforms.schema.diff import AttributeTree
 
 NOW_MS = int(NOW * 1000)
 ORDER = ActivityDocument(
@@ -294,3 +297,120 @@ def test_segments_without_relative_time_plan_nothing(tmp_path: Path) -> None:
     pipeline.process([ORDERS[1]])
     projected(pipeline)
     assert pipeline.store.take_due(NOW_MS + 100_000 * DAY_MS, 10) == 0
+
+
+def rules_of(
+    definitions: Sequence[DerivedDocument], version: int, *activities: ActivityDocument
+) -> IndexRules:
+    return AttributeTree(with_behaviour(activities or (ORDER,), definitions, version)).index_rules
+
+
+def sweeping(pipeline: Pipeline, rules: list[IndexRules], now_ms: int = NOW_MS) -> Projection:
+    """A process that has the newest of these rules."""
+    return Projection(pipeline.store, pipeline.index, lambda: rules[-1], now_ms=lambda: now_ms)
+
+
+def ordered(pipeline: Pipeline, days_ago: float, line: int = 4) -> None:
+    made = order(1, line, order_id=f"D{line}", created_at=at(days_ago), cart={"total": "1", "items": 1})
+    outputs = list(pipeline.map_stage().run([made]))
+    pipeline.commit_stage().run(each for output in outputs for each in output.encoded())
+
+
+OVER_ALL = derived(COUNT.path, 2, window={"activity": "order", "function": "count", "over": "all"})
+
+
+def test_a_process_with_older_definitions_leaves_entries_for_one_with_the_newer(pipeline: Pipeline) -> None:
+    pipeline.process(ORDERS)
+    known = [rules_of([COUNT], 1)]
+    late, first = sweeping(pipeline, known), sweeping(pipeline, [rules_of([OVER_ALL], 2)])
+    late.sweep()
+    first.sweep()
+    assert found(pipeline, 3) == [own(pipeline)]
+    ordered(pipeline, 1)
+    assert late.sweep().left() == late.project([own(pipeline)]).left() == 1
+    known.append(rules_of([OVER_ALL], 2))
+    assert late.sweep().left() == 0
+    assert found(pipeline, 4) == [own(pipeline)]
+    assert pipeline.store.outbox() == []
+
+
+def test_definitions_that_are_followed_in_the_middle_of_a_projection_by_older_ones_win(
+    pipeline: Pipeline,
+) -> None:
+    """The other process has settled the version that the older document has."""
+    late, first = sweeping(pipeline, [rules_of([COUNT], 1)]), sweeping(pipeline, [rules_of([OVER_ALL], 2)])
+    late.sweep()
+    pipeline.process(ORDERS)
+    store, plan = pipeline.store, pipeline.store.plan
+
+    def followed(due: Collection[DueEntry]) -> None:
+        store.plan = plan  # type: ignore[method-assign]
+        first.sweep()
+        assert store.outbox() == []
+        plan(due)
+
+    store.enqueue([own(pipeline)])
+    store.plan = followed  # type: ignore[method-assign]
+    late.sweep()
+    assert first.sweep().projected == 1
+    assert (found(pipeline, 3), store.outbox()) == ([own(pipeline)], [])
+
+
+def test_older_definitions_remove_no_due_entry_for_good(pipeline: Pipeline) -> None:
+    older, newer = rules_of([SUM], 1), rules_of([SUM, COUNT], 2)
+    known = [older]
+    late = sweeping(pipeline, known)
+    pipeline.process(ORDERS)
+    late.sweep()
+    sweeping(pipeline, [newer]).sweep()
+    ordered(pipeline, 50)
+    late.sweep()
+    late.follow(Work.FOLLOW_SEGMENTS, [own(pipeline)])
+    known.append(newer)
+    late.sweep()
+    sweeping(pipeline, [newer], NOW_MS + 100 * DAY_MS).sweep()
+    assert found(pipeline, 0) == [own(pipeline)]
+
+
+def test_an_edit_that_derives_the_same_projects_nothing_again(pipeline: Pipeline) -> None:
+    described = COUNT.model_copy(update={"version": 2, "description": "orders"})
+    unread = ActivityDocument.model_validate(ORDER.model_dump() | {"name": "other", "keep": "10d"})
+    known = [rules_of([COUNT], 1)]
+    flow, other = sweeping(pipeline, known), sweeping(pipeline, known)
+    pipeline.process(ORDERS)
+    for each in (flow, other):
+        each.sweep()
+    for version, activities in ((2, (ORDER,)), (3, (ORDER, unread))):
+        known.append(rules_of([described], version, *activities))
+        assert [each.sweep().projected for each in (flow, other, sweeping(pipeline, known))] == [0, 0, 0]
+    known.append(rules_of([OVER_ALL], 4))
+    assert [each.sweep().projected for each in (flow, other, sweeping(pipeline, known))] == [1, 0, 0]
+    assert found(pipeline, 3) == [own(pipeline)]
+    known.append(rules_of([described], 5))
+    assert [each.sweep().projected for each in (other, flow)] == [1, 0]
+
+
+@pytest.mark.parametrize("is_between", [True, False])
+def test_an_edit_that_was_taken_back_is_undone_where_a_process_had_it(
+    pipeline: Pipeline, is_between: bool
+) -> None:
+    """That process ends before it has followed the edit; it may begin while another one compares the versions around it."""
+    flow = sweeping(pipeline, [rules_of([COUNT], 1)])
+    pipeline.process(ORDERS)
+    flow.sweep()
+    ordered(pipeline, 1)
+    store, remember = pipeline.store, pipeline.store.remember
+
+    def edited(mark: str = "", instead_of: str = "") -> None:
+        store.remember = remember  # type: ignore[method-assign]
+        sweeping(pipeline, [rules_of([OVER_ALL], 2)]).project([own(pipeline)])
+        assert (found(pipeline, 4), store.outbox()) == ([own(pipeline)], [])
+        if mark:
+            remember(mark, instead_of)
+
+    if is_between:
+        store.remember = edited  # type: ignore[method-assign]
+    else:
+        edited()
+    sweeping(pipeline, [rules_of([COUNT], 3)]).sweep()
+    assert found(pipeline, 3) == [own(pipeline)]
