@@ -90,7 +90,11 @@ class MetadataSnapshot(FrozenDocument):
     )
     views: tuple[ViewDocument, ...] = Field(default=(), exclude_if=lambda views: not views)
     segments: tuple[SegmentDocument, ...] = Field(default=(), exclude_if=lambda segments: not segments)
-    activities: tuple[ActivityDocument, ...] = Field(default=(), exclude_if=lambda activities: not activities)
+    activities: tuple[ActivityDocument, ...] = Field(
+        default=(),
+        exclude_if=lambda activities: not activities,
+        description="Retired ones too: entries of an activity that is not here were made under a later snapshot.",
+    )
     derived_attributes: tuple[DerivedDocument, ...] = Field(
         default=(), exclude_if=lambda derived: not derived
     )

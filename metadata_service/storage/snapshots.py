@@ -192,13 +192,13 @@ def _behaviour_version(session: Session) -> bytes:
 
 
 def _definitions(session: Session) -> bytes:
-    """The members of views, segments, activities, derived attributes and triggers, where there are any."""
+    """The members of views, segments, activities (retired ones too), derived attributes and triggers, where there are any."""
     return b"".join(
         b',"%b":[%b]'
         % (
             kind.path.replace("-", "_").encode(),
-            b",".join(each.model_dump_json().encode() for each in active),
+            b",".join(each.model_dump_json().encode() for each in found),
         )
         for kind in (VIEWS, SEGMENTS, ACTIVITIES, DERIVED_ATTRIBUTES, TRIGGERS)
-        if (active := list(kind.active(session)))
+        if (found := list(kind.all(session) if kind is ACTIVITIES else kind.active(session)))
     )

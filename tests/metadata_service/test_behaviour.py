@@ -9,6 +9,7 @@ import pytest
 
 from idgraph.model.snapshots import MetadataSnapshot
 from tests.metadata_service.conftest import Running
+from transforms.schema.diff import AttributeTree
 
 pytestmark = pytest.mark.slow
 
@@ -39,6 +40,14 @@ def test_definitions_reach_the_snapshot_and_the_catalogue(service: Running) -> N
     put(service, "derived-attributes", COUNT | {"status": "retired"})
     assert snapshot(service).derived_attributes == ()
     assert snapshot(service).behaviour_version > known.behaviour_version
+
+
+def test_a_retired_activity_stays_in_the_snapshot_and_is_not_in_force(service: Running) -> None:
+    put(service, "activities", ORDER)
+    put(service, "activities", ORDER | {"status": "retired"})
+    known = snapshot(service)
+    assert [(each.version, each.status) for each in known.activities] == [(2, "retired")]
+    assert AttributeTree(known).index_rules.behaviour.activities == ()
 
 
 def test_the_catalogue_has_the_fields_of_sessions_and_patterns(service: Running) -> None:

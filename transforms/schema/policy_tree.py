@@ -78,7 +78,7 @@ class PolicyTree:
                 self._protect(way[-1], _own_policy(attribute, way[-1].protects))
         protect_above(self._root)
         self.activities = tuple(filter(self._is_in_force, snapshot.activities))
-        """Those that read no time and ask for nothing that policy protects."""
+        """Those in use that read no time and ask for nothing that policy protects."""
         self._behaviour = self._behaviour_rules(snapshot)
         self.index_rules = self._index_rules()
 
@@ -107,6 +107,8 @@ class PolicyTree:
         )
 
     def _is_in_force(self, activity: ActivityDocument) -> bool:
+        if activity.status != "active":
+            return False
         try:
             return not any(path and self.policy(path).is_protected for path in entry_sources(activity))
         except SpecError:

@@ -67,7 +67,7 @@ class StoredSealing:
         self._projection = resources.projection(lambda: snapshot.attributes.index_rules)
         self._values = StoredValues(snapshot, resources.blind_index)
         self._names = StoredNames(snapshot.snapshot, resources.blind_index, snapshot.protected_names)
-        self._timelines = StoredTimelines(snapshot.attributes.activities, self._values, self._names)
+        self._timelines = StoredTimelines(snapshot, self._values, self._names)
         marks = None if changed is None else marks_of(changed)
         self._search = StaleSearch(resources, self._values, self._names, self._timelines, on_readable, marks)
         self._is_projected = is_projected

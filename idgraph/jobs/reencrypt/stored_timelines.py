@@ -1,7 +1,8 @@
 """Entries of timelines as events would leave them today: ids of events hashed, no value that policy protects by now, and nothing that
 no activity counts.
 
-A field is looked at by the path that the activity reads today. Where it says none, the field goes.
+A field is looked at by the path that the activity reads today. Where it says none, the field goes. Entries that a later version of
+their activity made than the snapshot has, or one that it does not know, stay as they are.
 """
 
 from __future__ import annotations
@@ -10,16 +11,16 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from idgraph.model import paths
-from idgraph.model.behaviour import ActivityDocument
 from idgraph.model.fragments import Kind, Origin, Register
 from idgraph.model.stamps import SpecRef, Stamp
-from idgraph.model.timelines import ActivityEntries, Entry, PageKey, Pages, TimelineChange
+from idgraph.model.timelines import ActivityEntries, Entry, PageKey, Pages, TimelineChange, made_by_version
 from merge.page_codec import encode_page, read_page
 from transforms.behaviour.activities import open_values
 from transforms.behaviour.windows import leaves_of
 from transforms.privacy.keys import NotPicklable
 from transforms.privacy.protected_names import StoredNames
 from transforms.privacy.stored_values import StoredValues
+from transforms.spec.mapping import CompiledSnapshot
 
 _UNBOUNDED = 1_000_000
 """Days to keep, and entries: the next event that leaves one bounds them."""
@@ -28,11 +29,9 @@ _UNBOUNDED = 1_000_000
 class StoredTimelines(NotPicklable):
     """Rewrites entries under one snapshot. One per thread."""
 
-    def __init__(
-        self, activities: Iterable[ActivityDocument], values: StoredValues, names: StoredNames
-    ) -> None:
-        """`activities` are those in force."""
-        self._activities = {each.name: each for each in activities}
+    def __init__(self, snapshot: CompiledSnapshot, values: StoredValues, names: StoredNames) -> None:
+        self._known = {each.name: each for each in snapshot.snapshot.activities}
+        self._in_force = {each.name for each in snapshot.attributes.activities}
         self._values = values
         self._names = names
 
@@ -59,13 +58,16 @@ class StoredTimelines(NotPicklable):
         }
 
     def _today(self, activity: str, entries: Iterable[Entry]) -> Iterator[Entry]:
-        known = self._activities.get(activity)
-        if known is None:
-            return
-        places = known.fields
+        known = self._known.get(activity)
+        newest = made_by_version(known.generation, known.version) if known else 0
         for each in entries:
-            if each.generation < known.generation:
+            if known is None or each.made_by[0] > newest:
+                # Made under a later snapshot: nothing here knows what that one says.
+                yield each
                 continue
+            if activity not in self._in_force or each.generation < known.generation:
+                continue
+            places = known.fields
             stamp = Stamp(0, each.time, each.source, each.event_id)
             origin = self._names.origin(Origin(stamp, SpecRef(*each.made_by[1:])))
             fields = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -118,14 +119,41 @@ def test_a_field_of_which_nobody_says_the_path_goes(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "activities", [(), (ORDER.model_copy(update={"generation": 1, "version": 2}),)], ids=["retired", "later"]
+    "change", [{"status": "retired", "version": 2}, {"generation": 1, "version": 2}], ids=["retired", "later"]
 )
-def test_entries_that_count_no_more_go(tmp_path: Path, activities: tuple[ActivityDocument, ...]) -> None:
+def test_entries_that_count_no_more_go(tmp_path: Path, change: dict[str, Any]) -> None:
     opened = snapshot(1, declared=[], defaults=UNDETECTED)
-    today = opened.model_copy(update={"activities": activities})
+    today = with_orders(opened, ORDER.model_copy(update=change))
     pipeline = stored_orders(tmp_path, with_orders(opened), today)
     assert sealed(pipeline).fragments == 2
     assert timelines(pipeline) == {}
+
+
+@pytest.mark.parametrize("known", ["none", "earlier", "retired"])
+def test_entries_of_a_later_snapshot_stay_as_they_are(tmp_path: Path, known: str) -> None:
+    """A run keeps the snapshot that it began with, beside flows that have newer ones."""
+    began = snapshot(5, declared=[], defaults=UNDETECTED)
+    earlier = ORDER.model_copy(update={"fields": {"total": "orders.last.total"}})
+    if known != "none":
+        status = "retired" if known == "retired" else "active"
+        began = with_orders(began, earlier.model_copy(update={"status": status}))
+    newer = with_orders(
+        snapshot(6, declared=[], defaults=UNDETECTED), ORDER.model_copy(update={"version": 2})
+    )
+    pipeline = stored_orders(tmp_path, newer, began)
+    before = timelines(pipeline)
+    assert len(before) == 2
+    sealed(pipeline)
+    assert timelines(pipeline) == before
+
+
+def test_entries_of_a_later_snapshot_go_with_their_fragment_to_its_new_name(tmp_path: Path) -> None:
+    newer = ORDER.model_copy(update={"name": "later"})
+    pipeline = stored_orders(tmp_path, with_orders(BEFORE, newer), with_orders(AFTER))
+    pages = sorted(sorted(each.items()) for each in timelines(pipeline).values())
+    sealed(pipeline)
+    assert sorted(sorted(each.items()) for each in timelines(pipeline).values()) == pages
+    assert PLAIN not in timelines(pipeline)
 
 
 def test_ids_of_events_are_hashed_in_entries_whose_values_later_events_replaced(tmp_path: Path) -> None:
