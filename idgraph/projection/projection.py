@@ -50,6 +50,9 @@ log = logging.getLogger(__name__)
 AT_ONCE = 5_000
 """Light fragments that are in memory at once; of heavy ones fewer, see `BatchSize`."""
 
+DUE_AT_ONCE = 2_000
+"""Due entries that are taken before fresh ones are looked for again: at midnight in UTC many persons change at once."""
+
 COMMITTED_AT_ONCE = 100_000
 COMMIT_SECONDS = 5.0
 """After so many fragments, or so long, what was put is committed: other writers wait for it."""
@@ -189,11 +192,11 @@ class Projection:
         # Documents that `project` was refused have no time of retry yet.
         waiting = self._refused if started < self._retry_at < math.inf else {}
         total, ends = Projected(is_whole=False), started + seconds
-        self._take_due()
         while not total.is_whole and time.monotonic() < ends:
+            has_due = self._take_due()
             done = self._swept(waiting, ends - time.monotonic())
             total.add(done)
-            total.is_whole = done.is_whole
+            total.is_whole = done.is_whole and not has_due
             # All that is stored, once identity rules or segments are new; in this pass and those before.
             is_followed = (
                 not total.is_whole
@@ -397,10 +400,12 @@ class Projection:
             self._deriving = rules, BehaviourReader(self._store, rules.behaviour, rules.policies)
         return self._deriving[1].of(persons, now_ms)
 
-    def _take_due(self) -> None:
-        if follows_clock(self._rules()):
-            while self._store.take_due(self._now_ms(), AT_ONCE) == AT_ONCE:
-                pass
+    def _take_due(self) -> bool:
+        """Move some due entries into the outbox, beside what is fresh. Returns whether there may be more."""
+        if not follows_clock(self._rules()):
+            return False
+        limit = DUE_AT_ONCE if self._tasks is None else self._tasks.at_once
+        return self._store.take_due(self._now_ms(), limit) >= limit
 
     def _follow_behaviour(self) -> bool:
         """Put all fragments into the outbox once the definitions of derived attributes have changed."""

@@ -16,6 +16,7 @@ from idgraph.model.ledger import Crossing
 from idgraph.model.queries import Query, Range, Term, to_json
 from idgraph.model.query_language import parse_query
 from idgraph.model.snapshots import MetadataSnapshot
+from idgraph.model.store import OutboxEntry
 from idgraph.model.timelines import DAY_MS, DueEntry
 from idgraph.model.views import SegmentDocument
 from idgraph.projection.parts import Work
@@ -310,8 +311,8 @@ def sweeping(pipeline: Pipeline, rules: list[IndexRules], now_ms: int = NOW_MS) 
     return Projection(pipeline.store, pipeline.index, lambda: rules[-1], now_ms=lambda: now_ms)
 
 
-def ordered(pipeline: Pipeline, days_ago: float, line: int = 4) -> None:
-    made = order(1, line, order_id=f"D{line}", created_at=at(days_ago), cart={"total": "1", "items": 1})
+def ordered(pipeline: Pipeline, days_ago: float, line: int = 4, number: int = 1) -> None:
+    made = order(number, line, order_id=f"D{line}", created_at=at(days_ago), cart={"total": "1", "items": 1})
     outputs = list(pipeline.map_stage().run([made]))
     pipeline.commit_stage().run(each for output in outputs for each in output.encoded())
 
@@ -414,3 +415,29 @@ def test_an_edit_that_was_taken_back_is_undone_where_a_process_had_it(
         edited()
     sweeping(pipeline, [rules_of([COUNT], 3)]).sweep()
     assert found(pipeline, 3) == [own(pipeline)]
+
+
+def test_fresh_events_wait_for_some_due_entries_and_these_for_none(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("idgraph.projection.projection.DUE_AT_ONCE", 2)
+    for number in range(2, 8):
+        ordered(pipeline, 29, 1, number)
+    projected(pipeline)
+    later, settle = NOW_MS + 2 * DAY_MS, pipeline.store.settle
+    rounds: list[set[str]] = []
+
+    def settled(entries: Sequence[OutboxEntry]) -> None:
+        settle(entries)
+        rounds.append({each.fragment_id for each in entries})
+        if len(rounds) < 3:
+            # Another event comes with each round.
+            ordered(pipeline, 1, 3 + len(rounds))
+
+    monkeypatch.setattr(pipeline.store, "settle", settled)
+    ordered(pipeline, 1, 3)
+    [(fresh, _)] = pipeline.store.outbox()
+    assert sweeping(pipeline, [pipeline.rules()], later).sweep().is_whole
+    assert [fresh in each for each in rounds] == [True] * 3
+    assert [len(each - {fresh}) for each in rounds] == [2, 2, 2]
+    assert pipeline.store.take_due(later, 10) == 0
