@@ -330,7 +330,7 @@ class FlowConfig(SettingsTable):
         default=86_400,
         ge=0,
         le=100 * 366 * 86_400,
-        description="An event with an ordinal further in the future becomes a dead letter.",
+        description="An event whose ordinal, or time for an activity, lies further in the future becomes a dead letter.",
     )
     earliest_year: int = Field(
         default=2001,

@@ -52,8 +52,9 @@ class EventMapper:
         earliest: int = ORDINAL_MIN,
     ) -> None:
         """The ordinal of a timed source must not be before `earliest` (epoch milliseconds), nor beyond `latest` of a call;
-        `COUNTERS` are no times."""
+        `COUNTERS` are no times. Nor must the time of an activity be beyond `latest`."""
         self._earliest = earliest
+        self._latest = 0
         self._snapshot = snapshot
         self._protector = protector
         self._dead_letters = dead_letters
@@ -66,6 +67,7 @@ class EventMapper:
     def map_chunk(self, records: list[Record], latest: int, output: MapOutput) -> MappedChunk:
         """`map` of each record, and dead letters for those that are damaged. Raises SchemaRegistryError."""
         chunk = MappedChunk(event_states(), {}, {})
+        self._latest = latest
 
         def map_one(item: Record) -> None:
             if isinstance(item, DamagedRecord):
@@ -142,6 +144,7 @@ class EventMapper:
         """None when it maps to nothing, or became a dead letter. The ordinal of a timed source must not be beyond
         `latest` (epoch milliseconds). Raises SchemaRegistryError, and ConfigError for a registry's unreadable secret."""
         stage, spec_ref, leaves = "decode", None, None
+        self._latest = latest
         try:
             event = self.read(record)
             stage = "map"
@@ -210,7 +213,7 @@ class EventMapper:
         shown = open_values(mapped, [each.path for each in to_seal])
         found: dict[str, ActivityEntries] = {}
         for each in activities:
-            entry = each.entry(mapped, shown, *origin, self.is_timed(record))
+            entry = each.entry(mapped, shown, *origin, self.is_timed(record), self._latest)
             if entry is not None:
                 found[each.definition.name] = each.entries((entry,))
         return found

@@ -16,6 +16,7 @@ from idgraph.model.ledger import Crossing
 from idgraph.model.queries import Query, Range, Term, to_json
 from idgraph.model.query_language import parse_query
 from idgraph.model.snapshots import MetadataSnapshot
+from idgraph.model.sources import FlowConfig
 from idgraph.model.store import OutboxEntry
 from idgraph.model.timelines import DAY_MS, DueEntry
 from idgraph.model.views import SegmentDocument
@@ -145,6 +146,28 @@ def test_the_time_of_an_activity_has_the_protection_and_the_level_of_its_attribu
         50: True,
     }
     assert {each: list(shown[each].activities()) for each in shown} == {49: [], 50: ["order"]}
+
+
+@pytest.mark.parametrize("ahead", [0, 1])
+def test_a_time_beyond_the_allowed_skew_is_a_dead_letter_and_drops_no_other(
+    tmp_path: Path, ahead: int
+) -> None:
+    activity = ORDER.model_copy(update={"time": "orders.last.items"})
+    pipeline = Pipeline(
+        tmp_path, snapshot=with_behaviour([activity]), flow=FlowConfig(max_future_skew_seconds=60)
+    )
+
+    def ordered(line: int, time: int) -> list[str]:
+        given = order(1, line, order_id=f"L{line}", created_at=at(1), cart={"total": "1", "items": time})
+        pipeline.process([given])
+        return [each.reason for each in pipeline.map(given).dead_letters]
+
+    assert ordered(1, NOW_MS - DAY_MS) == []
+    before = looked_up(pipeline)
+    assert ordered(2, NOW_MS + 60_000 + ahead) == ["future_ordinal"] * ahead
+    assert ordered(3, 4_102_444_800_000) == ["future_ordinal"]
+    assert looked_up(pipeline) == before
+    assert looked_up(pipeline, NOW_MS + 60_001)["orders30d"] == 2 - ahead
 
 
 def test_order_and_duplicates_do_not_matter(tmp_path: Path) -> None:

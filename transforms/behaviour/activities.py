@@ -47,10 +47,17 @@ class Activity:
         return pattern_matches(asked.source, source) and pattern_matches(asked.event_type, event_type)
 
     def entry(
-        self, output: dict[str, Any], open_output: dict[str, Any], stamp: Stamp, spec: SpecRef, is_timed: bool
+        self,
+        output: dict[str, Any],
+        open_output: dict[str, Any],
+        stamp: Stamp,
+        spec: SpecRef,
+        is_timed: bool,
+        latest: int,
     ) -> Entry | None:
         """The entry of an event; None for one that the condition excludes, or whose time policy protects. `open_output` has only
-        what policy does not protect. Raises EventError, TransformError."""
+        what policy does not protect. A time that `time` names must not be beyond `latest` (epoch milliseconds): `keep` would drop
+        all others. Raises EventError, TransformError."""
         if self._condition is not None:
             result = self._condition(open_output)
             if result is None or is_false(result.get(_RESULT)):
@@ -65,7 +72,7 @@ class Activity:
                 DeadLetterReason.TRANSFORM_FAILED,
                 f"the fields of the activity {self.definition.name} take more than {LARGEST_ENTRY:,} bytes",
             )
-        time = self._read_time(output, stamp, is_timed)
+        time = self._read_time(output, stamp, is_timed, latest)
         if self._time and self._time[0] != RESERVED_KEY and paths.value_at(open_output, self._time) is None:
             return None
         return Entry(time, stamp.source, stamp.event_id, (self._version, *spec), fields)
@@ -74,7 +81,7 @@ class Activity:
         """Entries with the activity's bounds."""
         return ActivityEntries(self.keep_days, self.definition.most, tuple(entries))
 
-    def _read_time(self, output: dict[str, Any], stamp: Stamp, is_timed: bool) -> int:
+    def _read_time(self, output: dict[str, Any], stamp: Stamp, is_timed: bool, latest: int) -> int:
         name = self.definition.name
         if self._time is None:
             if is_timed:
@@ -93,15 +100,14 @@ class Activity:
         except EventError as error:
             message = error.message.replace("the ordinal", f"the time for the activity {name}")
             raise EventError(DeadLetterReason.BAD_ORDINAL, message) from None
-        if not 0 <= time <= LATEST_MS:
+        if time < 0:
             raise EventError(
-                DeadLetterReason.BAD_ORDINAL, f"the time for the activity {name} lies outside 1970 to 9999"
+                DeadLetterReason.BAD_ORDINAL, f"the time for the activity {name} lies before 1970"
             )
+        if time > latest:
+            message = f"the time for the activity {name} lies further in the future than the allowed skew"
+            raise EventError(DeadLetterReason.FUTURE_ORDINAL, message)
         return time
-
-
-LATEST_MS = 253_402_300_799_999
-"""The end of the year 9999, in epoch milliseconds."""
 
 
 class Activities:

@@ -60,7 +60,7 @@ class Stored:
             output: dict[str, Any] = {"total": event.total}
             stamp = Stamp(0, event.time, event.source, str(event.number))
             for each in activities.of(event.source, "order"):
-                entry = each.entry(output, output, stamp, SPEC, is_timed=True)
+                entry = each.entry(output, output, stamp, SPEC, True, event.time)
                 if entry is not None:
                     self._write(event.fragment, {"order": each.entries((entry,))})
 
