@@ -22,7 +22,7 @@ from idgraph.model.timelines import DAY_MS, DueEntry
 from idgraph.model.views import SegmentDocument
 from idgraph.projection.parts import Work
 from idgraph.projection.projection import Projection
-from tests.retail import NOW, Pipeline, attribute, order, snapshot
+from tests.retail import NOW, SOURCES, Pipeline, attribute, order, snapshot
 from transforms.schema.diff import AttributeTree
 
 NOW_MS = int(NOW * 1000)
@@ -146,6 +146,37 @@ def test_the_time_of_an_activity_has_the_protection_and_the_level_of_its_attribu
         50: True,
     }
     assert {each: list(shown[each].activities()) for each in shown} == {49: [], 50: ["order"]}
+
+
+@pytest.mark.parametrize(
+    ("unit", "time", "count"),
+    [
+        ("epoch_ms", None, 1),
+        ("sequence", None, 0),
+        ("epoch_ms", "orders.at", 0),
+        ("sequence", "orders.last.at", 1),
+    ],
+)
+def test_an_event_without_a_time_leaves_no_entry_and_keeps_its_attributes(
+    tmp_path: Path, unit: str, time: str | None, count: int
+) -> None:
+    sources = {**SOURCES, "orders": SOURCES["orders"].model_copy(update={"ordinal_unit": unit})}
+    every = ActivityDocument(name="order", time=time, version=1)
+    pipeline = Pipeline(tmp_path, snapshot=with_behaviour([every], [COUNT]), sources=sources)
+    pipeline.process(ORDERS[2:])
+    assert looked_up(pipeline) == {"orders30d": count}
+
+
+def test_an_entry_has_the_values_for_which_it_has_room(tmp_path: Path) -> None:
+    fields = {"total": "orders.last.total", "line": "address.shipping.line1"}
+    every = ActivityDocument(name="order", source="orders", fields=fields, version=1)
+    pipeline = Pipeline(tmp_path, snapshot=with_behaviour([every]))
+    shipping = {"line1": "x" * 9000, "city": "S", "country": "US"}
+    given = order(1, 1, order_id="A", created_at=at(1), cart={"total": "5", "items": 1}, shipping=shipping)
+    pipeline.process([given])
+    (person,) = pipeline.reader().owners(PERSON).persons
+    *_, timelines = pipeline.reader().timelines(person, ["order"])
+    assert [each.fields for each in timelines["order"]] == [{"total": 5}]
 
 
 @pytest.mark.parametrize("ahead", [0, 1])

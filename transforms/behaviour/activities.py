@@ -5,7 +5,9 @@ Values that policy protects do not exist here (law 3): no condition reads one, a
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from typing import Any
 
 from idgraph.model import canonical, paths
@@ -19,6 +21,8 @@ from idgraph.model.stamps import SpecRef, Stamp, read_ordinal
 from idgraph.model.timelines import DAY_MS, LARGEST_ENTRY, ActivityEntries, Entry, made_by_version
 from transforms.spec.compiler import compile_spec
 from transforms.spec.jmespath.evaluators import is_false
+
+log = logging.getLogger(__name__)
 
 _RESULT = "entry"
 
@@ -55,46 +59,48 @@ class Activity:
         is_timed: bool,
         latest: int,
     ) -> Entry | None:
-        """The entry of an event; None for one that the condition excludes, or whose time policy protects. `open_output` has only
-        what policy does not protect. A time that `time` names must not be beyond `latest` (epoch milliseconds): `keep` would drop
+        """The entry of an event; None for one that the condition excludes, or that has no time that policy does not protect.
+        `open_output` has only what policy does not protect. A time that `time` names must not be beyond `latest` (epoch milliseconds): `keep` would drop
         all others. Raises EventError, TransformError."""
         if self._condition is not None:
             result = self._condition(open_output)
             if result is None or is_false(result.get(_RESULT)):
                 return None
+        time = self._read_time(output, open_output, stamp, is_timed, latest)
+        if time is None:
+            return None
         fields = {
             name: value
             for name, keys in self._fields
             if (value := paths.value_at(open_output, keys)) is not None
         }
-        if len(canonical.encode(fields)) > LARGEST_ENTRY:
-            raise EventError(
-                DeadLetterReason.TRANSFORM_FAILED,
-                f"the fields of the activity {self.definition.name} take more than {LARGEST_ENTRY:,} bytes",
-            )
-        time = self._read_time(output, stamp, is_timed, latest)
-        if self._time and self._time[0] != RESERVED_KEY and paths.value_at(open_output, self._time) is None:
-            return None
+        while len(canonical.encode(fields)) > LARGEST_ENTRY:
+            largest = max(fields, key=lambda name: (len(canonical.encode(fields[name])), name))
+            del fields[largest]
+            _warn_once(self.definition.name, self._version, f"entries have no {largest} that is too large")
         return Entry(time, stamp.source, stamp.event_id, (self._version, *spec), fields)
 
     def entries(self, entries: Iterable[Entry]) -> ActivityEntries:
         """Entries with the activity's bounds."""
         return ActivityEntries(self.keep_days, self.definition.most, tuple(entries))
 
-    def _read_time(self, output: dict[str, Any], stamp: Stamp, is_timed: bool, latest: int) -> int:
+    def _read_time(
+        self, output: dict[str, Any], open_output: dict[str, Any], stamp: Stamp, is_timed: bool, latest: int
+    ) -> int | None:
         name = self.definition.name
         if self._time is None:
             if is_timed:
                 return stamp.ordinal
-            raise EventError(
-                DeadLetterReason.BAD_ORDINAL,
-                f"the activity {name} names no `time`, and the ordinals of this source are no times",
+            _warn_once(
+                name, self._version, "it names no `time`, and some events have ordinals that are no times"
             )
-        value = paths.value_at(output, self._time)
+            return None
+        value = paths.value_at(output if self._time[0] == RESERVED_KEY else open_output, self._time)
         if value is None:
-            raise EventError(
-                DeadLetterReason.BAD_ORDINAL, f"the mapped output has no time for the activity {name}"
+            _warn_once(
+                name, self._version, "some events have no value at its `time`, or one that policy protects"
             )
+            return None
         try:
             time = read_ordinal(value)
         except EventError as error:
@@ -118,9 +124,9 @@ class Activities:
         for each in documents:
             try:
                 self.all.append(Activity(each, each.version))
-            except SpecError:
+            except SpecError as error:
                 # The metadata service refuses it; one of an older idgraph hurts only itself.
-                continue
+                _warn_once(each.name, each.version, error.message)
         self._routes: dict[tuple[str, str], tuple[Activity, ...]] = {}
 
     def of(self, source: str, event_type: str) -> tuple[Activity, ...]:
@@ -135,6 +141,11 @@ class Activities:
 
 
 _MOST_ROUTES = 10_000
+
+
+@lru_cache(maxsize=1000)
+def _warn_once(activity: str, _version: int, problem: str) -> None:
+    log.warning("the activity %s leaves less than it names: %s", activity, problem)
 
 
 def open_values(output: dict[str, Any], protected: Iterable[str]) -> dict[str, Any]:
