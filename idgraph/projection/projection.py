@@ -51,7 +51,8 @@ AT_ONCE = 5_000
 """Light fragments that are in memory at once; of heavy ones fewer, see `BatchSize`."""
 
 DUE_AT_ONCE = 2_000
-"""Due entries that are taken before fresh ones are looked for again: at midnight in UTC many persons change at once."""
+"""Due entries, and fragments that new definitions may change, that are taken before fresh ones are looked for again: at
+midnight in UTC many persons change at once."""
 
 COMMITTED_AT_ONCE = 100_000
 COMMIT_SECONDS = 5.0
@@ -418,7 +419,8 @@ class Projection:
         elif not self._store.remembers(mark):
             if self._enqueuing is None or self._enqueuing[0] != mark:
                 self._enqueuing = mark, self._pass(Work.FOLLOW_BEHAVIOUR)
-            if not self._enqueuing[1].has_ended(time.monotonic() + FOLLOW_SECONDS):
+            # One step, so that fresh entries do not wait for all that is stored.
+            if not self._enqueuing[1].has_ended(time.monotonic()):
                 return False
             self._store.remember(mark)
         self._derived, self._enqueuing = rules.version, None
@@ -458,7 +460,11 @@ class Projection:
             done = self.follow(work, ids) if tasks is None else tasks.follow(work, ids)
             self._has_split |= done.has_split
 
-        return Pass(self._store.ids, run, lambda: self._size.present if tasks is None else tasks.at_once)
+        return Pass(
+            self._store.ids,
+            run,
+            lambda: min(self._size.present, DUE_AT_ONCE) if tasks is None else tasks.at_once,
+        )
 
     def count_as_newest(self) -> None:
         """Let these rules count though others were newer: those were lost with a metadata database."""

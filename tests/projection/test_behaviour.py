@@ -495,3 +495,31 @@ def test_fresh_events_wait_for_some_due_entries_and_these_for_none(
     assert [fresh in each for each in rounds] == [True] * 3
     assert [len(each - {fresh}) for each in rounds] == [2, 2, 2]
     assert pipeline.store.take_due(later, 10) == 0
+
+
+def test_fresh_events_wait_for_some_of_those_whom_a_definition_changes(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("idgraph.projection.projection.DUE_AT_ONCE", 2)
+    known = [rules_of([COUNT], 1)]
+    flow = sweeping(pipeline, known)
+    ordered(pipeline, 1)
+    [(fresh, _)] = pipeline.store.outbox()
+    for number in range(2, 8):
+        ordered(pipeline, 29, 1, number)
+    flow.sweep()
+    settle, rounds = pipeline.store.settle, list[set[str]]()
+
+    def settled(entries: Sequence[OutboxEntry]) -> None:
+        settle(entries)
+        rounds.append({each.fragment_id for each in entries})
+        if len(rounds) < 4:
+            ordered(pipeline, 1, 4 + len(rounds))
+
+    monkeypatch.setattr(pipeline.store, "settle", settled)
+    ordered(pipeline, 1, 3)
+    known.append(rules_of([OVER_ALL], 2))
+    assert flow.sweep().is_whole
+    assert [fresh in each for each in rounds[:4]] == [True] * 4
+    assert max(len(each - {fresh}) for each in rounds) == 2
+    assert len(set().union(*rounds)) == 7
