@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 
 from idgraph.app.behaviour_documents import read_behaviour
@@ -33,6 +34,7 @@ def test_failed_logins_then_success_from_another_country_are_found(tmp_path: Pat
         tmp_path,
         snapshot=known.model_copy(update=content),
         sources=load(EXAMPLE / "idgraph.toml").sources_by_name(),
+        now=time.time,
     )
     records = [
         RawRecord("audit", f"file:{file.name}#{number}", line)
