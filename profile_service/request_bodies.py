@@ -76,7 +76,9 @@ class QueryBody(StrictDocument, Words):
     """A query: `q`, or `query` in JSON (a list of conditions that must all hold)."""
 
     words: list[str] | None = Field(
-        default=None, max_length=1000, description="In place of `q`: clauses that must all hold, each whole."
+        default=None,
+        max_length=1000,
+        description="In place of `q`: clauses that must all hold, as arguments of `idgraph search`.",
     )
     query: list[Any] | None = Field(
         default=None,

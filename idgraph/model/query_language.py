@@ -13,6 +13,9 @@ guitar                         the word is anywhere in the indexed text; `guit*`
 
 Clauses beside each other must all hold. `a OR b`, `NOT a`, and parentheses join them; these words are in capitals. NOT
 binds closest, OR loosest.
+
+An argument of the command line, whose quotes the shell took away, is one clause, blanks and all: `name=Ann Lee`. It is read as the
+same text over HTTP if an operator joins clauses in it, or a path with an operator stands behind a blank: `guitar age>=65`.
 """
 
 from __future__ import annotations
@@ -62,6 +65,8 @@ _JOINING = ("AND", "OR", "NOT")
 _BETWEEN = (*_JOINING, "(", ")")
 _QUOTED = re.compile(r'"(?:[^"]|"")*"')
 _JOINED = re.compile(r"(?:^|\s|\()(?:AND|OR|NOT)(?:\s|\)|$)")
+_FURTHER = re.compile(r"\S\s+(?!\d)\w[^\s=<>:]*(?:\s*[=<>]|:[^\s/])")
+"""A further clause behind a blank. A time such as 10:00, a URL and a word before a colon are part of a value."""
 MOST_NESTED = 50
 """So deep parentheses may be nested."""
 
@@ -90,12 +95,18 @@ def parse_query(
 
 
 def _tokens(words: Iterable[str]) -> list[str]:
-    """Clauses, operators and parentheses. A word is one clause, blanks and all, unless operators join clauses in it, or blanks
-    stand around the operator of a clause."""
+    """Clauses, operators and parentheses. A word is one clause, blanks and all, unless operators join clauses in it, a further
+    clause stands behind a blank, or blanks stand around the operator of a clause."""
     tokens: list[str] = []
     depth = 0
     for word in words:
-        is_joined = _JOINED.search(_QUOTED.sub("", word)) or word.startswith("(") or _APART.match(word)
+        is_joined = (
+            _JOINED.search(_QUOTED.sub("", word))
+            or word.startswith("(")
+            or _APART.match(word)
+            # A quoted text is a path or a value.
+            or _FURTHER.search(_QUOTED.sub("q", word))
+        )
         for token in _TOKEN.findall(word) if is_joined else [word]:
             clause = token
             while clause.startswith("(") and clause != "(":

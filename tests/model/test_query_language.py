@@ -258,6 +258,32 @@ def test_a_query_with_unknown_attributes_is_corrected(text: str, meant: str) -> 
     assert corrected(text, parse_query([f"({text})"], known.get), known) == meant
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a=1 b>=2",
+        "guitar a.b=web",
+        "guitar a.b:web",
+        "seen>=today-7d seen<today",
+        "guitar a >= 5",
+        '"cost centre"=7 a>3',
+        'guitar "cost centre"=7',
+        'a="Ann Lee" b=*',
+    ],
+)
+def test_an_argument_with_several_clauses_means_the_same_over_http(text: str) -> None:
+    found = parse_query([text], TYPES.get)
+    assert len(found.clauses) == 2
+    assert found == parse_query([f"({text})"], TYPES.get)
+
+
+@pytest.mark.parametrize(
+    "value", ["Ann Lee", "2026-01-01 10:00:00", "Re: hello", "Star Wars: Part 1", "at https://a.example/?b=1"]
+)
+def test_an_argument_keeps_the_blanks_of_its_value(value: str) -> None:
+    assert parsed(f"a.b={value}") == Term("a.b", value)
+
+
 def test_all_words_must_hold() -> None:
     assert parse_query(["a=1", "b"], TYPES.get) == Query((Term("a", 1), FullText("b")))
     assert parse_query([], TYPES.get) == Query()

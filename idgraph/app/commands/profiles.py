@@ -117,6 +117,9 @@ def search(
     Searches for words show the best matches first; others are sorted by id. Quote clauses with > or <, because the shell
     interprets them. Moments follow the clock: idgraph search 'activity.lastSeenAt<now-30d'. Write a path with blanks or operators in double quotes: idgraph search '"labels.cost centre"=7'
 
+    One argument may hold several clauses: idgraph search 'guitar demographics.age>=65'. A value may have blanks, as in
+    'identity.name.full=Ann Lee', unless a path with an operator follows it: quote it then, 'identity.name.full="Ann Lee" demographics.age>=65'.
+
     A clause that can never match (an unknown path, a text bound on a number) gives a warning; the exit code stays 0.
     """
     from idgraph.app.entrance import entrance
