@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from datetime import UTC, datetime
 from functools import partial
 from itertools import product
 
@@ -39,7 +40,17 @@ def _activity(session: Session, definition: ActivityDefinition) -> ActivityDocum
     _check_open(session, read | entry_sources(definition), "an entry needs no value to be counted")
     _check_earlier_versions(session, definition)
     _check_readers(session, definition)
-    return ActivityDocument(**dict(definition), version=1)
+    return ActivityDocument(**dict(definition) | {"since": _since(session, definition)}, version=1)
+
+
+def _since(session: Session, definition: ActivityDefinition) -> datetime | None:
+    """The time from which entries are whole: as stated, else as stored, else from now on, when the activity comes into force."""
+    if "since" in definition.model_fields_set:
+        return definition.since
+    known = ACTIVITIES.held(session, definition.name)
+    if definition.status == "active" and (known is None or known.document.status != "active"):
+        return datetime.now(UTC)
+    return None if known is None else known.document.since
 
 
 def _check_open(session: Session, read: Mapping[str, str], hint: str) -> None:

@@ -63,7 +63,8 @@ class ActivityDefinition(Definition):
     )
     since: AwareDatetime | None = Field(
         default=None,
-        description="Entries before this time may be missing: what is derived from a time before it is incomplete.",
+        description="Entries before this time may be missing: what is derived from a time before it is incomplete. Null: entries are "
+        "whole from the beginning. Not stated: the moment at which the activity comes into force, and later what is stored.",
     )
     generation: int = Field(
         default=0,

@@ -79,7 +79,7 @@ class _Shape(NamedTuple):
             return _ABSENT
         if self.is_list:
             return [each.strip() for each in text.split(",") if each.strip()]
-        if text == "null" and default is not None:
+        if text == "null" and (default is not None or str not in self.scalars):
             return None
         if {int, float, bool} & set(self.scalars):
             try:

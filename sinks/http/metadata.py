@@ -6,8 +6,9 @@ import json
 import logging
 import secrets
 from collections.abc import Callable, Iterator
+from datetime import datetime
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import httpx
 from pydantic import BaseModel
@@ -402,4 +403,8 @@ def _stated(definition: BaseModel, kind: type[BaseModel]) -> bytes:
     those that were not set, since the service refuses to open a sealed attribute by omission."""
     stated = definition.model_dump(include=set(kind.model_fields), exclude_unset=True)
     # A number with more digits than a double keeps arrives as a Decimal; the service stores doubles.
-    return json.dumps(stated, default=float).encode()
+    return json.dumps(stated, default=_plain).encode()
+
+
+def _plain(value: Any) -> Any:
+    return value.isoformat() if isinstance(value, datetime) else float(value)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 import httpx
 import pytest
 
+from idgraph.model.behaviour import ActivityDocument
 from idgraph.model.snapshots import MetadataSnapshot
 from tests.metadata_service.conftest import Running
 from transforms.schema.diff import AttributeTree
@@ -174,6 +176,26 @@ def test_an_activity_that_names_other_events_is_saved_with_a_warning(service: Ru
     narrowed = ORDER | {"condition": "total > `10`"}
     assert "generation" in put(service, "activities", narrowed).json()["warnings"][0]
     assert "warnings" not in put(service, "activities", ORDER | {"generation": 1}).json()
+
+
+def test_entries_are_whole_from_when_an_activity_came_into_force(service: Running) -> None:
+    def since(body: dict[str, Any]) -> datetime | None:
+        saved = put(service, "activities", body)
+        assert saved.is_success, saved.text
+        return ActivityDocument.model_validate(saved.json()).since
+
+    before = datetime.now(UTC)
+    first = since(ORDER)
+    assert first is not None
+    assert before <= first <= datetime.now(UTC)
+    assert put(service, "activities", ORDER).json()["version"] == 1
+    assert since(ORDER | {"keep": "90d"}) == first
+    assert since(ORDER | {"since": None}) is None
+    assert since(ORDER) is None
+    assert since(ORDER | {"status": "retired"}) is None
+    again = since(ORDER)
+    assert again is not None
+    assert again > first
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from idgraph.model.attributes import AttributeDefinition, AttributeStatus, DataType, EncryptionLevel
-from idgraph.model.behaviour import AppliedModel, DerivedDefinition, ModelInput
+from idgraph.model.behaviour import ActivityDefinition, AppliedModel, DerivedDefinition, ModelInput
 from idgraph.model.errors import MetadataError, SpecError, UnauthorizedError
 from idgraph.model.schema_changes import SchemaChange, SchemaUpdates
 from idgraph.model.snapshots import DiscoveryDefaults
@@ -362,6 +362,13 @@ def test_a_connection_that_is_being_opened_is_closed_with_the_client(
     assert opened[0].fileno() == -1
     with pytest.raises(MetadataError):
         client.snapshot()
+
+
+def test_an_activity_is_put_with_the_time_from_which_it_is_whole(client: MetadataClient) -> None:
+    for since in ("2026-03-01T00:00:00Z", None):
+        wanted = ActivityDefinition.model_validate({"name": "order", "since": since})
+        client.put_definition(wanted)
+        assert [each.since for each in client.activities()] == [wanted.since]
 
 
 def test_a_snapshot_comes_with_its_models(

@@ -222,6 +222,7 @@ class _Sent(HTMLParser):
         ("derived-attributes", ORDERS),
         ("derived-attributes", ORDERS | {"window": {"activity": "order", "over": {"calendar": "month"}}}),
         ("derived-attributes", LAST | {"expression": None, "sessions": {"activity": "order"}}),
+        ("activities", ORDER | {"since": None}),
         ("triggers", HELLO | {"quiet": {"from": "22:00", "to": "08:00"}, "expires": None}),
         ("triggers", HELLO | {"limits": [{"most": 1, "per": "7d"}, {"most": 2, "calendar": "month"}]}),
     ],
@@ -232,7 +233,9 @@ def test_a_form_that_nobody_changed_is_the_same_document(
     """Found by hand: a list of choices without an empty one said its first."""
     site.api().put("/v1/activities/order", json=ORDER).raise_for_status()
     person, place = site.signed_in(), f"/ui/{plural}/{document['name']}"
-    document = {name: value for name, value in document.items() if value is not None or name == "expires"}
+    document = {
+        name: value for name, value in document.items() if value is not None or name in ("expires", "since")
+    }
     page = person.post(place, {"text": json.dumps(document), "act": "fields"})
     sent = _Sent(page).fields
     assert sent["written"] == "fields"
