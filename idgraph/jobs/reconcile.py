@@ -9,6 +9,7 @@ the store.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import StrEnum
 from itertools import islice
@@ -22,7 +23,7 @@ from idgraph.model.index import IndexDocument, Indexed, ProfileIndex, SearchPage
 from idgraph.model.jobs import START, JobKind, JobType, Point, Progress
 from idgraph.model.queries import Query
 from idgraph.model.store import ProfileStore, StoredFragment, scan_pages
-from idgraph.projection.behaviour import behaviour_now
+from idgraph.projection.behaviour import Deriving
 from idgraph.projection.documents import Documents, IndexPolicy, documents_of
 from idgraph.projection.projection import Projection
 from merge.identity.components import Person
@@ -76,6 +77,7 @@ class IndexReconciliation(PagedJob):
         self._policy = policy
         self._repairs = repairs
         self._page = page
+        self._deriving = Deriving(store)
         self._projection = Projection(store, index, lambda: policy().rules, PAGE)
         self._identity: tuple[IdentityRules, Persons] | None = None
 
@@ -143,7 +145,7 @@ class IndexReconciliation(PagedJob):
 
     def _documents(self, persons: Sequence[Person]) -> Documents:
         rules = self._policy().rules
-        return documents_of(persons, rules, behaviour_now(self._store, persons, rules))
+        return documents_of(persons, rules, self._deriving.of(persons, rules, time.time_ns() // 1_000_000))
 
     def _compared(self, persons: Iterable[Person]) -> dict[str, Drift]:
         documents, _ = self._documents(list(persons))

@@ -12,6 +12,7 @@ one comes, and however often, the newest stays.
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Iterator
 
 from idgraph.jobs.job import PagedJob, Plan
@@ -21,7 +22,7 @@ from idgraph.model.documents import StrictDocument
 from idgraph.model.index_versions import IndexVersions
 from idgraph.model.jobs import START, JobKind, JobType, Point, Progress
 from idgraph.model.store import ProfileStore, scan_pages
-from idgraph.projection.behaviour import behaviour_now
+from idgraph.projection.behaviour import Deriving
 from idgraph.projection.documents import IndexPolicy, documents_of, put
 from merge.identity.persons import Named, Persons
 from merge.identity.rules import Rules
@@ -57,6 +58,7 @@ class Reindex(PagedJob):
         self._policy = policy
         self._page = page
         self._again = again
+        self._deriving = Deriving(store)
         self._mark = ""
         self.version = ""
         """The version that is being made, once it is planned."""
@@ -102,7 +104,7 @@ class Reindex(PagedJob):
                 return
 
     def _put(self, named: Named, policy: IndexPolicy, progress: Progress) -> None:
-        behaviour = behaviour_now(self._store, named.persons, policy.rules)
+        behaviour = self._deriving.of(named.persons, policy.rules, time.time_ns() // 1_000_000)
         found = documents_of(named.persons, policy.rules, behaviour)
         refused = put(self._versions, found.documents)
         for name, reason in refused.items():

@@ -7,11 +7,11 @@ the same functions, for the index and for every answer.
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from functools import cached_property, lru_cache
+from functools import cached_property
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
+from weakref import WeakValueDictionary
 
 from idgraph.model import paths
 from idgraph.model.attributes import Reconciliation
@@ -300,18 +300,18 @@ class BehaviourReader:
         )
 
 
-def behaviour_now(store: Timelines, persons: Sequence[Person], rules: IndexRules) -> dict[str, Behaviour]:
-    """`BehaviourReader.of` as of now."""
-    return behaviour_at(store, persons, rules, time.time_ns() // 1_000_000)
+class Deriving:
+    """`BehaviourReader.of` by the rules that are given, for persons of one store. One per thread."""
 
+    def __init__(self, store: Timelines) -> None:
+        self._store = store
+        self._reader: tuple[IndexRules, BehaviourReader] | None = None
 
-def behaviour_at(
-    store: Timelines, persons: Sequence[Person], rules: IndexRules, now_ms: int
-) -> dict[str, Behaviour]:
-    """`BehaviourReader.of` by these rules."""
-    if not rules.behaviour.derived:
-        return {}
-    return BehaviourReader(store, rules.behaviour, rules.policies).of(persons, now_ms)
+    def of(self, persons: Sequence[Person], rules: IndexRules, now_ms: int) -> dict[str, Behaviour]:
+        """By id of the person, as of a moment in epoch milliseconds. Raises StoreError."""
+        if self._reader is None or self._reader[0] is not rules:
+            self._reader = rules, BehaviourReader(self._store, rules.behaviour, rules.policies)
+        return self._reader[1].of(persons, now_ms)
 
 
 def shown_timeline(
@@ -354,21 +354,25 @@ def _taken_back(person: Person) -> frozenset[tuple[str, str]]:
     return frozenset().union(*(each.state.taken_back() for each in person.members))
 
 
+_COMPILED: WeakValueDictionary[tuple[str, str], Derivation] = WeakValueDictionary()
+"""By definition and digest of its model, as long as a reader has them: a model has many megabytes."""
+
+
 def _derivation(definition: DerivedDocument, models: Mapping[str, bytes]) -> Derivation:
-    """The definition, compiled once a process, and once more when its model arrives."""
-    content = None if definition.model is None else models.get(definition.model.digest)
-    return _compiled(definition.model_dump_json(), content)
+    """The definition, compiled once for all readers, and once more when its model arrives."""
+    digest = "" if definition.model is None else definition.model.digest
+    key = definition.model_dump_json(), digest if digest in models else ""
+    if (known := _COMPILED.get(key)) is None:
+        known = _COMPILED[key] = _compiled(definition, models)
+    return known
 
 
-@lru_cache(maxsize=1000)
-def _compiled(stated: str, content: bytes | None) -> Derivation:
+def _compiled(definition: DerivedDocument, models: Mapping[str, bytes]) -> Derivation:
     # Loaded where something is derived: reading profiles needs no compiler otherwise.
     from transforms.behaviour.derivations import Derivation, Derived, compile_derived
 
-    definition = DerivedDocument.model_validate_json(stated)
-    digest = "" if definition.model is None else definition.model.digest
     try:
-        return compile_derived(definition, ({} if content is None else {digest: content}).__getitem__)
+        return compile_derived(definition, models.__getitem__)
     except SpecError as error:
         # The metadata service refuses it; one of an older idgraph, or whose model cannot be had here, hurts only itself.
         log.warning("derived attribute %s has no values: %s", definition.name, error)

@@ -37,7 +37,7 @@ from idgraph.model.store import (
     StoredFragment,
     document_version,
 )
-from idgraph.projection.behaviour import Behaviour, BehaviourReader
+from idgraph.projection.behaviour import Deriving
 from idgraph.projection.documents import behaviour_hash, documents_of, put
 from idgraph.projection.parts import Pass, Projected, Tasks, Work
 from idgraph.projection.segments import Segments, follows_clock
@@ -128,11 +128,11 @@ class Projection:
         self._followed: IdentityRules | None = None
         self._following: tuple[str, Pass] | None = None
         self._is_late = False
-        self._segments = Segments(store, index, now_ms)
+        self._deriving = Deriving(store)
+        self._segments = Segments(store, index, self._deriving, now_ms)
         self._retried = 0
         self._retry_at = math.inf
         self._now_ms = now_ms
-        self._deriving: tuple[IndexRules, BehaviourReader] | None = None
         self._begun = 0
         self._derived = 0
         self._same_as = 0
@@ -363,7 +363,7 @@ class Projection:
                     waiting.update(names)
             persons = [each for each in persons if each.id not in waiting]
             now_ms = self._now_ms()
-            behaviour = self._behaviour(persons, rules, now_ms)
+            behaviour = self._deriving.of(persons, rules, now_ms)
             documents, refused = documents_of(persons, rules, behaviour)
             refused |= put(self._index, documents)
             changes: Mapping[str, int] = {}
@@ -394,12 +394,6 @@ class Projection:
         projected |= settled
         result.projected = len(settled)
         return result
-
-    def _behaviour(self, persons: Sequence[Person], rules: IndexRules, now_ms: int) -> dict[str, Behaviour]:
-        """The derived attributes of these persons as of a moment."""
-        if self._deriving is None or self._deriving[0] is not rules:
-            self._deriving = rules, BehaviourReader(self._store, rules.behaviour, rules.policies)
-        return self._deriving[1].of(persons, now_ms)
 
     def _take_due(self) -> bool:
         """Move some due entries into the outbox, beside what is fresh. Returns whether there may be more."""

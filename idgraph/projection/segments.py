@@ -31,7 +31,7 @@ from idgraph.model.queries import (
 )
 from idgraph.model.store import ProfileStore
 from idgraph.model.timelines import DAY_MS, DueEntry
-from idgraph.projection.behaviour import Behaviour, behaviour_at
+from idgraph.projection.behaviour import Behaviour, Deriving
 from idgraph.projection.documents import documents_of
 from idgraph.projection.moves import MOVES, States, moves_of, next_of, value_state
 from idgraph.projection.parts import Pass
@@ -77,9 +77,12 @@ class _Evaluated(NamedTuple):
 class Segments:
     """The segments that profiles of one store and index are in. One per projection."""
 
-    def __init__(self, store: ProfileStore, index: ProfileIndex, now_ms: Callable[[], int]) -> None:
+    def __init__(
+        self, store: ProfileStore, index: ProfileIndex, deriving: Deriving, now_ms: Callable[[], int]
+    ) -> None:
         """`now_ms` is the moment as of which profiles are members."""
         self._now_ms = now_ms
+        self._deriving = deriving
         self._store = store
         self._index = index
         self._evaluated: dict[str, _Evaluated] = {}
@@ -111,7 +114,7 @@ class Segments:
             self._evaluated[each.id] = _Evaluated(each.version, states, reporting)
 
         def evaluated(others: Sequence[Person]) -> dict[str, States]:
-            behaviour = behaviour_at(self._store, others, rules, now_ms)
+            behaviour = self._deriving.of(others, rules, now_ms)
             return {each.id: states_of(each) for each in documents_of(others, rules, behaviour).documents}
 
         present = [each for each in persons if each.id in self._evaluated]
@@ -190,7 +193,7 @@ class Segments:
             each for each in found if all(part.stored.projected_into == each.id for part in each.members)
         ]
         now_ms = self._now_ms()
-        behaviour = behaviour_at(self._store, settled, rules, now_ms)
+        behaviour = self._deriving.of(settled, rules, now_ms)
         changes = self.evaluate(settled, documents_of(settled, rules, behaviour).documents, rules, now_ms)
         self.plan(settled, behaviour, changes, rules)
         self.cross()

@@ -149,9 +149,9 @@ def test_without_the_extra_all_else_is_shown_and_the_reason_is_named(
     shop: CommandLine, applied: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
-    behaviour._compiled.cache_clear()
+    behaviour._COMPILED.clear()
     shown = shop("lookup", SHOWN)
-    behaviour._compiled.cache_clear()
+    behaviour._COMPILED.clear()
     assert "churn" not in shown.stdout
     assert "orders30d" in shown.stdout
     assert "behaviour.churn has no value: models need onnxruntime: pip install" in shown.stderr

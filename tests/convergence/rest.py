@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Iterator, Sequence
 
 from idgraph.model.fragments import Kind
 from idgraph.model.index import Indexed, IndexRules
 from idgraph.model.queries import FullText, Query, Range, Term
 from idgraph.model.snapshots import MetadataSnapshot
-from idgraph.projection.behaviour import behaviour_now
+from idgraph.projection.behaviour import Deriving
 from idgraph.projection.documents import documents_of
 from merge.fragments import FragmentState
 from merge.identity.rules import Rules
@@ -71,7 +72,8 @@ def _indexed(site: Site, rules: Iterable[IndexRules], identity: Rules) -> Iterat
     """Profiles whose document is what some of these rules make of the versions that are stored."""
     for each in rules:
         persons = persons_of(site.store, identity)
-        documents = documents_of(persons, each, behaviour_now(site.store, persons, each)).documents
+        behaviour = Deriving(site.store).of(persons, each, time.time_ns() // 1_000_000)
+        documents = documents_of(persons, each, behaviour).documents
         found = site.index.compare(documents)
         yield from (made.id for made in documents if found.get(made.id) == Indexed(made.version, True))
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 from pathlib import Path
+from weakref import ref
 
 import pyarrow as pa
 import pytest
@@ -12,6 +14,7 @@ from idgraph.jobs.features.columns import Features
 from idgraph.model.identifiers import Identifier
 from idgraph.model.queries import Query, Range
 from idgraph.model.snapshots import MetadataSnapshot, PinnedSnapshot
+from idgraph.projection.behaviour import _COMPILED
 from idgraph.projection.projection import Projection
 from idgraph.snapshot_file import SnapshotFile, kept_snapshot
 from ingestion.spark.sent_snapshots import SnapshotSender
@@ -146,3 +149,15 @@ def test_a_snapshot_names_its_models_once() -> None:
     assert known.with_models(model) == known
     assert asked == [digest(MODEL)]
     assert "models" not in known.model_dump()
+
+
+def test_a_model_that_no_snapshot_names_leaves_memory(pipeline: Pipeline) -> None:
+    rules = [pipeline.rules()]
+    projection = Projection(pipeline.store, pipeline.index, lambda: rules[-1], now_ms=lambda: NOW_MS)
+    projection.sweep()
+    compiled = ref(_COMPILED[SCORE.model_dump_json(), digest(MODEL)])
+    pipeline.snapshot = with_behaviour(definitions=(COUNT, SUM), version=2)
+    rules[:] = [pipeline.rules()]
+    projection.sweep()
+    gc.collect()
+    assert compiled() is None
