@@ -51,6 +51,13 @@ def _require(session: Session, kind: VersionedDocuments, name: str, place: str) 
         )
 
 
+def trigger_paths(trigger: TriggerDocument) -> set[str]:
+    """The paths that a trigger's own search, or its attribute, asks about."""
+    own = trigger.own_segment()
+    asked = () if own is None else queries.leaves(own.condition)
+    return {each.path for each in asked if each.path is not None}
+
+
 def _stated(stored: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in stored.items() if name != "query"}
 

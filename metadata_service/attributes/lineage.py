@@ -16,10 +16,13 @@ from idgraph.model.behaviour import ActivityDocument, DerivedDocument
 from idgraph.model.paths import is_within
 from idgraph.model.snapshots import patterns_overlap
 from idgraph.model.specs import SpecDefinition, SpecDocument
+from idgraph.model.views import SegmentDocument
 from metadata_service.behaviour import ACTIVITIES, DERIVED_ATTRIBUTES, attributes_read
 from metadata_service.definitions import SEGMENTS, VIEWS, segment_paths, view_sources
 from metadata_service.specs.catalogue import active_specs
 from metadata_service.storage.tables import AttributeRow
+from metadata_service.storage.versions import VersionedDocuments, name_of
+from metadata_service.triggers import TRIGGERS, trigger_paths
 
 
 class WriterRecord(BaseModel):
@@ -72,6 +75,37 @@ def lineage(session: Session, path: str) -> LineageRecord:
         readers=[*readers, *found.values()],
         last_seen=known.last_seen if known else None,
     )
+
+
+def readers_of(session: Session, document: BaseModel) -> list[tuple[str, str]]:
+    """Kind and name of what reads the entries of an activity or the values of a derived attribute, or watches a segment."""
+    triggers = TRIGGERS.active(session)
+    if isinstance(document, ActivityDocument):
+        derived = DERIVED_ATTRIBUTES.active(session)
+        return [("derived_attribute", each.name) for each in derived if document.name in each.activities]
+    if isinstance(document, SegmentDocument):
+        return [("trigger", each.name) for each in triggers if each.when.segment == document.name]
+    if isinstance(document, DerivedDocument):
+        path = document.path
+        direct = (each for each in _Lineage(session, ()).readers(path) if not each.through)
+        asking = (("trigger", each.name) for each in triggers if _touches(trigger_paths(each), path))
+        return [*((each.kind, each.name) for each in direct), *asking]
+    return []
+
+
+def warnings_of(session: Session, kind: VersionedDocuments[Any, Any], document: Any) -> list[str]:
+    """Those of the kind; and what reads the version in force, where this one retires it or has another path."""
+    said = kind.warn(session, document)
+    known = kind.held(session, name_of(document))
+    if known is None or not isinstance(known.document, DerivedDocument | SegmentDocument):
+        return said
+    is_kept = document.status == "active" and getattr(known.document, "path", "") == getattr(
+        document, "path", ""
+    )
+    if not is_kept and known.document.status == "active" and (readers := readers_of(session, known.document)):
+        names = ", ".join(f"{each.replace('_', ' ')} {name}" for each, name in readers)
+        said = [*said, f"in use by {names}: they get nothing from it any more"]
+    return said
 
 
 _Way = tuple[str, ...]

@@ -21,10 +21,12 @@ from idgraph.web.conditional import etag_of, precondition
 from idgraph.web.cursors import PageRequest
 from idgraph.web.refusals import RefusedRequestError, UnknownSubjectError
 from metadata_service.api.routes.documents import Name, put_document
+from metadata_service.attributes.lineage import readers_of, warnings_of
 from metadata_service.behaviour import ACTIVITIES, DERIVED_ATTRIBUTES
 from metadata_service.definitions import SEGMENTS, VIEWS
 from metadata_service.documents.problems import DocumentError, JsonFile, Problem, model_problems
 from metadata_service.documents.writing import difference, json_lines, spec_text
+from metadata_service.kinds import KINDS
 from metadata_service.models import list_models
 from metadata_service.storage.versions import VersionedDocuments
 from metadata_service.triggers import TRIGGERS
@@ -295,7 +297,7 @@ def _read(page: OwnPage, shelf: Shelf, name: str, text: str) -> tuple[Any, Any, 
     try:
         with page.database.read() as reading:
             first = kind.check(reading, definition)
-            return definition, first, kind.warn(reading, first)
+            return definition, first, warnings_of(reading, kind, first)
     except SpecError as error:
         raise document.refuse([error]) from None
     except RefusedRequestError as error:
@@ -348,15 +350,15 @@ def _page(
     **context: Any,
 ) -> Response:
     """With this text; else with what is stored, or with the beginning of a new one."""
-    readers: list[str] = []
+    readers: list[tuple[str, str]] = []
     with page.database.read() as reading:
         try:
             known = shelf.documents.get(reading, name)
             versions = shelf.documents.versions(reading, PageRequest(None, SHOWN), name).items
         except UnknownSubjectError:
             known, versions = None, []
-        if shelf.documents is ACTIVITIES:
-            readers = [each.name for each in DERIVED_ATTRIBUTES.active(reading) if name in each.activities]
+        if known is not None and known.status == "active":
+            readers = [(KINDS[kind].path, each) for kind, each in readers_of(reading, known)]
         names: dict[str, list[str]] = {
             kind.kind: [each.name for each in kind.active(reading)] for kind in (ACTIVITIES, SEGMENTS, VIEWS)
         }

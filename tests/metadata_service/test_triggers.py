@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.metadata_service.conftest import Running
-from tests.metadata_service.test_behaviour import put, snapshot
+from tests.metadata_service.test_behaviour import COUNT, ORDER, put, snapshot
 
 pytestmark = pytest.mark.slow
 
@@ -82,3 +82,35 @@ def test_refusals_name_their_place(service: Running, changed: dict[str, Any], po
     assert answer.status_code == 422, answer.text
     problem = answer.json()
     assert [each["pointer"] for each in problem.get("errors", [problem])] == [pointer]
+
+
+def test_what_is_in_use_is_retired_or_moved_with_a_warning(service: Running) -> None:
+    def warned(kind: str, body: dict[str, Any]) -> list[str]:
+        checked = service.admin.post(f"/v1/{kind}/check", json=body).json()["warnings"]
+        saved = put(service, kind, body).json().get("warnings", [])
+        assert saved == checked
+        return [str(each) for each in saved]
+
+    put(service, "activities", ORDER)
+    put(service, "derived-attributes", COUNT)
+    put(service, "derived-attributes", {"name": "other", "path": "other", "window": {"activity": "order"}})
+    put(
+        service,
+        "derived-attributes",
+        {"name": "often", "path": "often", "expression": f"{COUNT['path']} > `3`"},
+    )
+    put(service, "segments", {"name": "buyers", "q": f"{COUNT['path']}>0"})
+    put(service, "views", {"name": "orders", "attributes": {"orders": COUNT["path"]}})
+    put(service, "triggers", TRIGGER | {"when": {"segment": "buyers"}})
+    put(service, "triggers", TRIGGER | {"name": "counted", "when": {"attribute": COUNT["path"]}})
+    put(service, "triggers", TRIGGER | {"name": "first", "when": {"q": f"{COUNT['path']}=1"}})
+    readers = "view orders, segment buyers, derived attribute often, trigger counted, trigger first"
+    said = [f"in use by {readers}: they get nothing from it any more"]
+    assert warned("derived-attributes", COUNT | {"description": "the same path"}) == []
+    assert warned("derived-attributes", COUNT | {"path": "elsewhere"}) == said
+    assert warned("derived-attributes", COUNT) == []
+    assert warned("derived-attributes", COUNT | {"status": "retired"}) == said
+    (said_of_segment,) = warned(
+        "segments", {"name": "buyers", "q": "demographics.age>0", "status": "retired"}
+    )[-1:]
+    assert said_of_segment == "in use by trigger welcome: they get nothing from it any more"

@@ -20,6 +20,7 @@ from idgraph.web.cursors import ListPage
 from idgraph.web.refusals import RefusedRequestError
 from metadata_service.api.routes.requests import ASKED, asked
 from metadata_service.api.service import Actor, MetadataService, Paging, Reason, Service
+from metadata_service.attributes.lineage import warnings_of
 from metadata_service.attributes.policy_changes import request_change
 from metadata_service.kinds import DOCUMENTS
 from metadata_service.storage.edits import Action, Kind
@@ -94,7 +95,7 @@ def routes_of(kind: VersionedDocuments[Stated, Stored]) -> APIRouter:
     def check(stated: Stated, service: Service) -> CheckRecord:
         """Would this document be accepted? Nothing is stored."""
         with service.database.read() as session:
-            return CheckRecord(warnings=kind.warn(session, kind.check(session, stated)))
+            return CheckRecord(warnings=warnings_of(session, kind, kind.check(session, stated)))
 
     for each in (get, list_versions, get_version, put, check):
         named = Name if is_named else Annotated[str, Depends(_nameless)]
@@ -123,7 +124,7 @@ def put_document(
     any."""
     with service.database.read() as session:
         document = kind.check(session, stated)
-        warnings = kind.warn(session, document)
+        warnings = warnings_of(session, kind, document)
     with service.database.write(actor, reason) as edit:
         name = name_of(document)
         known = kind.held(edit.session, name)

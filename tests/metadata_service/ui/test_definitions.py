@@ -245,8 +245,11 @@ def test_a_form_that_nobody_changed_is_the_same_document(
 def test_an_activity_names_the_attributes_that_read_it(site: Site) -> None:
     for plural, document in (("activities", ORDER), ("derived-attributes", ORDERS)):
         site.api().put(f"/v1/{plural}/{document['name']}", json=document).raise_for_status()
+    buyers = {"name": "buyers", "q": "behaviour.orders30d>0"}
+    site.api().put("/v1/segments/buyers", json=buyers).raise_for_status()
     person = site.signed_in()
     assert "/ui/derived-attributes/orders30d" in person.get("/ui/activities/order")
+    assert "/ui/segments/buyers" in person.get("/ui/derived-attributes/orders30d")
     listed = person.get("/ui/derived-attributes")
     assert "/ui/activities/order" in listed
     assert "behaviour.orders30d" in listed
