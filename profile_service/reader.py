@@ -513,7 +513,7 @@ class ProfileReader:
         and that those are made of; 0 without any. Timelines do not count."""
         asked = {each.path or "" for each in leaves(segment.condition)}
         for each in self._attributes.index_rules.behaviour.derived:
-            if any(_overlap(path, each.path) for path in asked):
+            if any(paths.overlap(path, each.path) for path in asked):
                 asked |= set(expression_sources(each.expression)) if each.expression is not None else set()
                 asked |= {one.path for one in each.model.inputs} if each.model is not None else set()
         state = person.state()
@@ -528,7 +528,7 @@ class ProfileReader:
         )
         oldest = min((each.stamp.ordinal for each in state.origins()), default=0)
         return oldest, max(
-            (one.stamp.ordinal for path, one in origins if any(_overlap(path, each) for each in asked)),
+            (one.stamp.ordinal for path, one in origins if any(paths.overlap(path, each) for each in asked)),
             default=0,
         )
 
@@ -766,10 +766,6 @@ class ProfileReader:
 
 
 _NO_BEHAVIOUR = Behaviour()
-
-
-def _overlap(one: str, other: str) -> bool:
-    return not (one and other) or paths.is_within(one, other) or paths.is_within(other, one)
 
 
 def _anywhere(clause: FullText, places: Sequence[str]) -> Condition:

@@ -16,7 +16,7 @@ VALUES = "value:"
 """Before the name of what follows the value of an attribute: each crossing is a change of the value. Its change has as number
 that of the next crossing, then 31 bits of a keyed hash of the value, 0 after the profile was gone."""
 
-Cause = Literal["", "merged", "split"]
+Cause = Literal["", "merged", "split", "defined"]
 
 
 class LedgerEntry(NamedTuple):
@@ -35,8 +35,8 @@ class LedgerEntry(NamedTuple):
 class Crossing(NamedTuple):
     """A profile enters or leaves a segment: its first crossing enters, its second leaves. Or it has changed in the segment,
     which ends with `CHANGES` then: `number` is the version of its document. `profile` is the id of the fragment that names
-    the profile, or where it was read from the ledger, the keyed hash of that. `cause` says that it is the effect of a merge or
-    a split, not of events or the time."""
+    the profile, or where it was read from the ledger, the keyed hash of that. `cause` says that it is the effect of a merge, a
+    split or a new definition of the segment, not of events or the time."""
 
     at_ms: int
     profile: str | bytes

@@ -55,6 +55,11 @@ def is_within(path: str, scope: str) -> bool:
     return not scope or path == scope or path.startswith(scope + ".")
 
 
+def overlap(one: str, other: str) -> bool:
+    """Whether one path is the other one, above it or below it; the empty path is above all."""
+    return is_within(one, other) or is_within(other, one)
+
+
 Place = tuple[str | int, ...]
 """The keys and positions that lead to a value of a JSON document."""
 

@@ -365,11 +365,12 @@ class Projection:
             now_ms = self._now_ms()
             behaviour = self._deriving.of(persons, rules, now_ms)
             documents, refused = documents_of(persons, rules, behaviour)
+            known = self._segments.known(persons, rules)
             refused |= put(self._index, documents)
             changes: Mapping[str, int] = {}
             if rules.segments:
                 accepted = (each for each in documents if each.id not in refused)
-                changes = self._segments.evaluate(persons, accepted, rules, now_ms)
+                changes = self._segments.evaluate(persons, accepted, rules, now_ms, known)
                 stored = (each.stored for person in persons for each in person.members[1:])
                 self._segments.leave({each.id: document_version(each.generation) for each in stored})
             self._segments.plan(persons, behaviour, changes, rules)

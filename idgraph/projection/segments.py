@@ -5,11 +5,11 @@ from __future__ import annotations
 import hashlib
 import time
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from itertools import chain, islice
 from typing import Any, NamedTuple
 
-from idgraph.model import canonical
+from idgraph.model import canonical, paths
 from idgraph.model.durations import TimeForm, anniversary_changes_at, anniversary_days
 from idgraph.model.index import IndexDocument, IndexRules, ProfileIndex
 from idgraph.model.ledger import CHANGES, Cause, Crossing
@@ -32,7 +32,7 @@ from idgraph.model.queries import (
 from idgraph.model.store import ProfileStore
 from idgraph.model.timelines import DAY_MS, DueEntry
 from idgraph.projection.behaviour import Behaviour, Deriving
-from idgraph.projection.documents import documents_of
+from idgraph.projection.documents import behaviour_hash, documents_of
 from idgraph.projection.moves import MOVES, States, moves_of, next_of, value_state
 from idgraph.projection.parts import Pass
 from merge.identity.components import Person
@@ -49,14 +49,26 @@ MOST_PASSED = 100
 for an anniversary, which comes again each year, it is the next but one."""
 
 
-def segments_mark(rules: IndexRules) -> str:
-    """The mark of the store that says that all profiles were evaluated for these segments, by these policies
-    of the attributes that they ask for."""
-    paths = sorted({each.path or "" for segment in rules.segments for each in leaves(segment.condition)})
-    policies = [[path, rules.is_indexable(path), repr(rules.policies.get(path))] for path in paths if path]
-    names = [[each.name, each.version] for each in rules.segments]
-    policies += [[path, rules.times[path]] for path in paths if path in rules.times]
-    return f"segments {hashlib.sha256(canonical.encode([names, policies])).hexdigest()}"
+_NOT_ANY_MORE = "segment no more"
+
+
+def segment_marks(rules: IndexRules) -> dict[str, str]:
+    """By name of a segment, the mark of the store that says that all profiles were evaluated for it as it is: by these policies,
+    forms of times and definitions of the attributes that it asks for."""
+    marks = {}
+    for segment in rules.segments:
+        asked = sorted({each.path or "" for each in leaves(segment.condition)})
+        policies = [
+            [path, rules.is_indexable(path), repr(rules.policies.get(path))] for path in asked if path
+        ]
+        policies += [[path, rules.times[path]] for path in asked if path in rules.times]
+        content = [segment.version, segment.purpose, segment.attribute, policies]
+        behaviour = rules.behaviour
+        if any(paths.overlap(path, each.path) for path in asked for each in behaviour.derived):
+            content.append(behaviour_hash(behaviour.activities, behaviour.derived, behaviour.models))
+        hashed = hashlib.sha256(canonical.encode(content)).hexdigest()
+        marks[segment.name] = f"segment {segment.name} {hashed}"
+    return marks
 
 
 def follows_clock(rules: IndexRules) -> bool:
@@ -88,8 +100,10 @@ class Segments:
         self._evaluated: dict[str, _Evaluated] = {}
         self._causes: dict[tuple[str, str], Cause] = {}
         self._marks: list[Crossing] = []
-        self._evaluating: tuple[str, Pass] | None = None
-        self._followed: str | None = None
+        self._evaluating: tuple[Set[str], Pass] | None = None
+        self._wanted: tuple[IndexRules, Mapping[str, str]] | None = None
+        self._followed: dict[str, str] = {}
+        """By name of a segment, its mark that the store remembers."""
 
     def clear(self) -> None:
         """Forget what was evaluated: a commit of the index begins."""
@@ -97,19 +111,32 @@ class Segments:
         self._causes.clear()
         self._marks.clear()
 
+    def known(self, persons: Sequence[Person], rules: IndexRules) -> Collection[str]:
+        """The ids of those whose older document is in the index, where a segment is new: `evaluate` is told of them."""
+        if not self._new(rules):
+            return ()
+        versions = self._index.versions([each.id for each in persons])
+        return {each.id for each in persons if versions.get(each.id, each.version) < each.version}
+
     def evaluate(
-        self, persons: Sequence[Person], documents: Iterable[IndexDocument], rules: IndexRules, now_ms: int
+        self,
+        persons: Sequence[Person],
+        documents: Iterable[IndexDocument],
+        rules: IndexRules,
+        now_ms: int,
+        known: Collection[str],
     ) -> dict[str, int]:
-        """Note which segments these persons are in as of a moment, by their documents; one without a document is left out.
-        Returns by id of a profile the least moment after it at which it enters or leaves one without an event, if there is one."""
+        """Note which segments these persons are in as of a moment, by their documents; one without a document is left out. Those
+        that are `known` may enter and leave new segments for their definition, not for an event. Returns by id of a
+        profile the least moment after it at which it enters or leaves one without an event, if there is one."""
         states_of = self._states_by(rules, now_ms)
         relative = [one.condition for one in rules.segments if is_relative(one.condition)]
         changes: dict[str, int] = {}
         for each in documents:
             states = states_of(each)
             moments = [changes_at(one, each, now_ms, rules.times, self._index.matches) for one in relative]
-            if known := [at for at in moments if at is not None]:
-                changes[each.id] = min(known)
+            if ahead := [at for at in moments if at is not None]:
+                changes[each.id] = min(ahead)
             reporting = [one.name + CHANGES for one in rules.segments if one.changes and states[one.name]]
             self._evaluated[each.id] = _Evaluated(each.version, states, reporting)
 
@@ -121,6 +148,7 @@ class Segments:
         states_of_each = {each.id: self._evaluated[each.id].states for each in present}
         moves = moves_of(self._store, present, states_of_each, evaluated)
         self._causes.update(moves.causes)
+        self._causes.update({(name, segment): "defined" for name in known for segment in self._new(rules)})
         self._marks += moves.marks
         return changes
 
@@ -194,7 +222,10 @@ class Segments:
         ]
         now_ms = self._now_ms()
         behaviour = self._deriving.of(settled, rules, now_ms)
-        changes = self.evaluate(settled, documents_of(settled, rules, behaviour).documents, rules, now_ms)
+        documents = documents_of(settled, rules, behaviour).documents
+        # Whoever has no document yet is projected for her events.
+        known = self._index.versions([each.id for each in settled])
+        changes = self.evaluate(settled, documents, rules, now_ms, known)
         self.plan(settled, behaviour, changes, rules)
         self.cross()
 
@@ -218,17 +249,30 @@ class Segments:
     def follow(self, rules: IndexRules, through_all: Callable[[], Pass], ends: float) -> bool:
         """Evaluate segments that are new, and that have changed, for all profiles: `through_all` begins a pass of `enter`.
         Returns whether the time until `ends` (`time.monotonic`) was enough; the next call goes on."""
-        mark = segments_mark(rules) if rules.segments else ""
-        if mark == self._followed:
-            return True
-        if mark and (self._followed is not None or not self._store.remembers(mark)):
-            if self._evaluating is None or self._evaluating[0] != mark:
-                self._evaluating = mark, through_all()
+        new = self._new(rules)
+        if new:
+            marks = set(new.values())
+            if self._evaluating is None or self._evaluating[0] != marks:
+                self._evaluating = marks, through_all()
             if not self._evaluating[1].has_ended(ends):
                 return False
-            self._store.remember(mark)
-        self._followed, self._evaluating = mark, None
+            for mark in marks:
+                self._store.remember(mark)
+            self._followed |= new
+        self._evaluating = None
         return True
+
+    def _new(self, rules: IndexRules) -> Mapping[str, str]:
+        """The marks of the segments for which not all profiles were evaluated yet, by name."""
+        if self._wanted is None or self._wanted[0] is not rules:
+            self._wanted = rules, segment_marks(rules)
+            # Should it come again, it is new.
+            for name in [name for name, mark in self._followed.items() if self._wanted[1].get(name) != mark]:
+                self._store.remember(_NOT_ANY_MORE, instead_of=self._followed.pop(name))
+        new = {name: mark for name, mark in self._wanted[1].items() if name not in self._followed}
+        if new:
+            self._followed |= {name: mark for name, mark in new.items() if self._store.remembers(mark)}
+        return {name: mark for name, mark in new.items() if name not in self._followed}
 
 
 def changes_at(

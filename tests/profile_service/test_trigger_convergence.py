@@ -97,6 +97,8 @@ class World:
         self.documents = DocumentFolder(folder)
         self.ledger = TriggerLedger(self.documents)
         self.cursor = ""
+        # Triggers are there before anybody is.
+        self.project()
 
     def close(self) -> None:
         self.documents.close()

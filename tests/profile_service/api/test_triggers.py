@@ -297,6 +297,44 @@ def test_an_event_of_a_merged_person_is_reported(served: Served, documents: Shar
     assert [each.profile for each in receiver.taken] == ["user_id:a"]
 
 
+@pytest.mark.parametrize("expires", ["1d", None])
+def test_a_new_definition_sends_nothing(
+    served: Served, documents: SharedDocuments, expires: str | None
+) -> None:
+    """Neither to those who meet it by then, nor to those who have an event before all were evaluated for it; thrice: defined,
+    edited, and defined again after it was retired."""
+    receiver = Receiver()
+    everybody = trigger("everybody", when={"segment": "everybody", "on": "left"})
+    pipeline = served.pipeline
+    projection = Projection(pipeline.store, pipeline.index, pipeline.rules)
+
+    def followed(*triggers: TriggerDocument) -> None:
+        pipeline.snapshot = pipeline.snapshot.model_copy(update={"triggers": (everybody, *triggers)})
+
+    def own(platform: str) -> TriggerDocument:
+        query = queries.to_json(Query((Term("activity.platform", platform),)))
+        return trigger("new", when={"q": "..."}, query=query, expires=expires)
+
+    platforms = {"a": "ios", "b": "ios", "c": "android", "d": "android"}
+    pipeline.process([seen(name, each, days_ago=0.01) for name, each in platforms.items()])
+    with following(served, documents, receiver, everybody, own("ios")):
+        for number, platform in enumerate(("ios", "android", "", "android")):
+            before = len(ledger(served, "new"))
+            followed(*([own(platform)] if platform else []))
+            # One event of somebody who meets it all the time, before the others are evaluated.
+            again = seen(
+                "a" if platform == "ios" else "c", platform or "android", days_ago=(5 - number) / 1000
+            )
+            outputs = list(pipeline.map_stage().run([again]))
+            pipeline.commit_stage().run(item for output in outputs for item in output.encoded())
+            projection.sweep()
+            eventually(lambda: len(ledger(served, "new")) >= before + 2 * (number < 2))  # noqa: B023
+        pipeline.process([seen("e", "android", days_ago=0.001), seen("a", "android")])
+        eventually(lambda: outcomes(served, "new").count(("fired", "")) == 2)
+        assert set(outcomes(served, "new")) == {("suppressed", "defined"), ("fired", "")}
+    assert sorted(each.profile for each in receiver.taken) == ["user_id:a", "user_id:e"]
+
+
 PURPOSE = segment("mail", purpose="marketing")
 
 
@@ -396,9 +434,9 @@ def test_an_erasure_takes_her_lines_and_a_replay_fires_nothing(
         store.erase(["user_id:a"], time.time_ns() // 1_000_000)
         served.pipeline.project()
         request_erasure(documents, [name])
-        eventually(lambda: [each["profile"] for each in ledger(served)] == ["user_id:b"])
+        eventually(lambda: not documents.names("triggers/erasures/*.json"))
+        assert [each["profile"] for each in ledger(served)] == ["user_id:b"]
         assert not documents.names(f"triggers/people/*/{name}.json")
-        assert not documents.names("triggers/erasures/*.json")
     documents.write("triggers/place.json", b'{"cursor":""}')
     with following(served, documents, receiver, once):
         # She comes back as another person: what was sent does not count, nor is it sent again.
