@@ -12,6 +12,8 @@ from idgraph.model.timelines import Entry
 from tests.transforms.behaviour.naive import BEGIN, DAY, HOUR, MINUTE, derived, entry
 from transforms.behaviour.derivations import Derived, compile_derived
 from transforms.behaviour.patterns import Matches, compile_pattern
+from transforms.behaviour.patterns.conditions import RowConditions
+from transforms.behaviour.patterns.matching import CONDITION_STEPS, MOST_STEPS
 
 LATER = BEGIN + 1000 * DAY
 
@@ -380,9 +382,23 @@ def test_steps_without_an_entry_are_bounded_too(text: str) -> None:
 def test_a_pattern_that_takes_too_many_steps_is_an_error() -> None:
     run = compile_pattern(pattern("A+", skip="to_next_row"))
     rows = {"a": letters("a" * 3000)}
-    with pytest.raises(SpecLimitError, match="more than 2000000 steps over 3000 entries"):
+    with pytest.raises(SpecLimitError, match="more than 400000 steps over 3000 entries"):
         run(rows, LATER)
     found = compile_derived(derived(pattern=pattern("A+", skip="to_next_row"))).of(rows, {}, LATER)
     assert found.leaves == {}
     assert found.problem is not None
     assert "steps" in found.problem
+
+
+def test_evaluations_of_conditions_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With each begin of the match the same entry is compared with another one."""
+    evaluated, evaluate = [], RowConditions._evaluate
+
+    def counted(own: RowConditions, *asked: Any) -> bool:
+        evaluated.append(asked)
+        return evaluate(own, *asked)
+
+    monkeypatch.setattr(RowConditions, "_evaluate", counted)
+    with pytest.raises(SpecLimitError, match="steps"):
+        matched("A B* C", "a" * 10_000, define={"B": "c == A.c", "C": "c == 'c'"})
+    assert len(evaluated) <= MOST_STEPS / (1 + CONDITION_STEPS) + 1

@@ -79,6 +79,8 @@ class RowConditions:
         self._rows = rows
         self._known: dict[tuple[int, ...], bool] = {}
         self._seen: dict[int, dict[str, Any]] = {}
+        self.evaluated = 0
+        """The number of evaluations of conditions so far."""
 
     def hold(self, variable: int, place: int, read: tuple[int, ...]) -> bool:
         """Whether the row at `place` is one of the variable. `read` has by slot the place of the entry that it reads, -1: none."""
@@ -95,6 +97,7 @@ class RowConditions:
         shown = self._shown(place)
         if read or condition.reads_previous:
             shown = {**shown, **self._others(condition, place, read)}
+        self.evaluated += 1
         start(DEFAULT_LIMITS)
         try:
             return not is_false(condition.evaluate(shown))

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, NoReturn, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from idgraph.model.errors import SpecLimitError
 from transforms.behaviour.patterns.conditions import Condition, Row, RowConditions
 from transforms.behaviour.patterns.program import Op, PatternProgram
 
-MOST_STEPS = 2_000_000
-"""Steps of one evaluation of a pattern over a person's entries."""
+MOST_STEPS = 400_000
+CONDITION_STEPS = 3
+"""Steps of one evaluation of a pattern over a person's entries: an instruction is one, a condition on an entry three more. All
+take some 0.2 s."""
 
 _FAILED = -1
 _Trail: TypeAlias = "tuple[Any, _Trail] | None"
@@ -64,8 +66,7 @@ class Search:
         place = 0
         while place < len(self._times):
             found = self._from(place)
-            if self._steps < 0:
-                self._fail()
+            self._check()
             if found is not None:
                 matches.append(found)
             place = self._rules.next_start(found) if found is not None and found.variables else place + 1
@@ -115,17 +116,17 @@ class Search:
                     return None
                 at, place, rounds, read, trail = waiting.pop()
 
-    def _fail(self) -> NoReturn:
-        raise SpecLimitError(
-            f"the pattern takes more than {MOST_STEPS} steps over {len(self._times)} entries of a person"
-        )
+    def _check(self) -> None:
+        if self._steps < CONDITION_STEPS * self._conditions.evaluated:
+            raise SpecLimitError(
+                f"the pattern takes more than {MOST_STEPS} steps over {len(self._times)} entries of a person"
+            )
 
     def _after(
         self, variable: int, place: int, read: tuple[int, ...], last_time: int | None
     ) -> tuple[int, ...] | None:
         """The entries that conditions read once the row at `place` is one of the variable; None: it is not."""
-        if self._steps < 0:
-            self._fail()
+        self._check()
         if place == len(self._times) or (last_time is not None and self._times[place] > last_time):
             return None
         if self._written[variable]:
