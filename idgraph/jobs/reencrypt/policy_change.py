@@ -29,6 +29,7 @@ from idgraph.model.errors import AlreadyRunningError, IdgraphError, JobStoppedEr
 from idgraph.model.jobs import START, JobKind, JobState, JobType, Point, Progress, Requester
 from idgraph.model.snapshots import MetadataSnapshot, PinnedSnapshot
 from idgraph.model.store import ProfileStore
+from idgraph.projection.documents import IndexPolicies
 from idgraph.repeating import Repeating, message_of
 from ingestion.spark.workers import WorkerResources
 from transforms.privacy.protected_names import ProtectedNames
@@ -188,6 +189,7 @@ class PolicyChanges:
         self._baseline = baseline
         self._share = share
         self._known = current()
+        self._policies = IndexPolicies(lambda: current().snapshot)
         self._wanted = protection_of(self._known.snapshot)
         self._changed = False
         self._paths: set[str] | None = None
@@ -284,7 +286,13 @@ class PolicyChanges:
     def _run_job(self, changed: Collection[str] | None) -> bool:
         snapshot = self._known.snapshot
         compiled, is_projected = CompiledSnapshot(snapshot), self._is_projected
-        sealing = StoredSealing(self._resources, compiled, changed=changed, is_projected=is_projected)
+        sealing = StoredSealing(
+            self._resources,
+            compiled,
+            changed=changed,
+            is_projected=is_projected,
+            rules=lambda: self._policies().rules,
+        )
         ready = self._is_ready
         job = Reencryption(sealing, snapshot, self._resources.store, self._flow, FLOW_PAGE, ready)
 

@@ -26,6 +26,7 @@ from idgraph.model.errors import (
     SealError,
 )
 from idgraph.model.fragments import Kind, Register
+from idgraph.model.index import IndexRules
 from idgraph.model.jobs import Progress
 from idgraph.model.store import FragmentWrite, scan_pages
 from ingestion.spark.workers import WorkerResources
@@ -56,15 +57,16 @@ class StoredSealing:
         on_readable: Callable[[str, set[str]], None] | None = None,
         changed: Collection[str] | None = None,
         is_projected: bool = False,
+        rules: Callable[[], IndexRules] | None = None,
     ) -> None:
-        """`is_projected` says that another thread projects commits, so that only the last step waits for the
+        """`rules` are those of the newest snapshot, for documents; by default those of this one. `is_projected` says that another thread projects commits, so that only the last step waits for the
         index. `changed` are the paths whose policy changed since all was sealed; by default all is looked at.
         `on_readable` is called for each fragment with names in the clear that are to be renamed, or that stay
         as keys. It gets the id, as it is stored, and the types of such names."""
         self._resources = resources
         self._store = resources.store
         self._orphaned_keys = resources.orphaned_keys()
-        self._projection = resources.projection(lambda: snapshot.attributes.index_rules)
+        self._projection = resources.projection(rules or (lambda: snapshot.attributes.index_rules))
         self._values = StoredValues(snapshot, resources.blind_index)
         self._names = StoredNames(snapshot.snapshot, resources.blind_index, snapshot.protected_names)
         self._timelines = StoredTimelines(snapshot, self._values, self._names)

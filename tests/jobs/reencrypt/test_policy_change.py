@@ -171,6 +171,19 @@ def test_a_new_flow_does_not_look_through_what_it_stores(
         dead_letters.close()
 
 
+def test_definitions_of_behaviour_that_come_meanwhile_are_followed(beside: Beside) -> None:
+    beside.past = False
+    with beside.sealing():
+        eventually(lambda: beside.asked)
+        newer = AFTER.model_copy(update={"version": 3, "behaviour_version": 1})
+        beside.current = PinnedSnapshot('"3"', newer)
+        rules = CompiledSnapshot(newer).attributes.index_rules
+        Projection(beside.pipeline.store, beside.pipeline.index, lambda: rules).sweep()
+        beside.past = True
+        eventually(lambda: beside.kept() == protection_of(AFTER))
+    assert (beside.found(), beside.pipeline.store.outbox()) == (0, [])
+
+
 def test_it_waits_for_what_was_begun_under_an_older_snapshot(beside: Beside) -> None:
     beside.past = False
     with beside.sealing():
