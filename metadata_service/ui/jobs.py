@@ -101,7 +101,8 @@ def subject(job: dict[str, Any]) -> str:
     """The subject of a job, in words."""
     digests = ("protection", "definition")
     what = {in_words(name): value for name, value in job["what"].items() if value and name not in digests}
-    return ", ".join(name if value is True else f"{name} {value}" for name, value in what.items())
+    shown = {name: ", ".join(value) if isinstance(value, list) else value for name, value in what.items()}
+    return ", ".join(name if value is True else f"{name} {value}" for name, value in shown.items())
 
 
 def _page(page: OwnPage, job_id: str, status: int = 200, **context: Any) -> Response:

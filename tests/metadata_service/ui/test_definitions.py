@@ -315,6 +315,9 @@ def test_a_trigger_begins_with_what_it_watches(site: Site) -> None:
     assert "/ui/segments/buyers" in listed
     assert "activity.lastSeenAt&lt;now-30d" in listed
     assert "/ui/attributes/activity.lastEvent" in listed
+    assert "None" not in listed
+    ledger = re.sub("<[^>]+>", "", person.get("/ui/triggers/of-attribute/ledger"))
+    assert "attribute activity.lastEvent changes" in ledger
 
 
 def crossed(whole: Whole, trigger: str) -> None:

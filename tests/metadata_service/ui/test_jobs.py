@@ -106,6 +106,7 @@ def test_without_access_a_page_says_how_to_get_it(whole: Whole) -> None:
 def test_counts_and_subjects_are_written_in_words() -> None:
     job = {"what": {"flow": "shop", "check": True, "protection": "0f" * 32, "repair": False}}
     assert subject(job) == "flow shop, check"
+    assert subject({"what": {"columns": ["a.b", "c"], "complete": True}}) == "columns a.b, c, complete"
     assert [in_words(each) for each in ("drift/different", "values/shop.cart_id", "dead_letters")] == [
         "drift: different",
         "values: shop.cart_id",
