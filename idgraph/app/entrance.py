@@ -95,7 +95,9 @@ class Entrance(Protocol):
         """An item of `POST /v1/profiles/lookup`, with provenance and the profiles that share the identifier."""
         ...
 
-    def timeline(self, identifier: str, activities: Sequence[str], limit: int) -> dict[str, Any]:
+    def timeline(
+        self, identifier: str, activities: Sequence[str], limit: int, since: int | None, until: int | None
+    ) -> dict[str, Any]:
         """The answer of `GET /v1/profiles/IDENTIFIER/timeline`."""
         ...
 
@@ -136,10 +138,12 @@ class _Here:
         self._service.require_found(bool(looked.profiles or looked.sharing or looked.incomplete))
         return looked.item(identifier, wanted)
 
-    def timeline(self, identifier: str, activities: Sequence[str], limit: int) -> dict[str, Any]:
+    def timeline(
+        self, identifier: str, activities: Sequence[str], limit: int, since: int | None, until: int | None
+    ) -> dict[str, Any]:
         from profile_service.timeline import TimelineRequest, timeline
 
-        wanted = TimelineRequest(activities, limit=limit)
+        wanted = TimelineRequest(activities, since, until, limit)
         return timeline(self._service, self._caller, given_identifier(identifier), wanted).model_dump()
 
     def trigger_ledger(self, name: str, limit: int) -> dict[str, Any]:
@@ -186,8 +190,11 @@ class _Remote:
         item: dict[str, Any] = answer["items"][0]
         return item
 
-    def timeline(self, identifier: str, activities: Sequence[str], limit: int) -> dict[str, Any]:
-        params = {"activity": list(activities), "limit": limit}
+    def timeline(
+        self, identifier: str, activities: Sequence[str], limit: int, since: int | None, until: int | None
+    ) -> dict[str, Any]:
+        params: dict[str, Any] = {"activity": list(activities), "limit": limit}
+        params |= {name: each for name, each in (("since", since), ("until", until)) if each is not None}
         return self._call("profiles", identifier, "timeline", method="GET", params=params)
 
     def trigger_ledger(self, name: str, limit: int) -> dict[str, Any]:

@@ -264,12 +264,12 @@ class Methods:
         identifier: str,
         activities: Sequence[str] = (),
         *,
-        since: int | None = None,
-        until: int | None = None,
+        since: int | str | None = None,
+        until: int | str | None = None,
         page: int = 1000,
     ) -> Pages[dict[str, Any]]:
         """The entries that a person's events left in the timelines of activities (of all, if none is named), the newest first:
-        those at or after `since` and before `until`, in epoch milliseconds."""
+        those at or after `since` and before `until`, in epoch milliseconds or as RFC 3339 with an offset."""
         params: dict[str, Any] = {"activity": list(activities), "limit": page}
         params |= {name: each for name, each in (("since", since), ("until", until)) if each is not None}
         request = Request("GET", path_of(("profiles", identifier, "timeline")), params=params)

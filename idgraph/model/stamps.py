@@ -61,3 +61,13 @@ def read_ordinal(value: Any) -> int:
             raise EventError(DeadLetterReason.BAD_ORDINAL, "the ordinal is a time without an offset")
         return (moment - _EPOCH) // _MILLISECOND
     raise EventError(DeadLetterReason.BAD_ORDINAL, f"the ordinal is {kind(value)}, not an integer or a time")
+
+
+def read_moment(text: str) -> int:
+    """Epoch milliseconds, of a text that has them or an RFC 3339 time with an offset. Raises ValueError."""
+    try:
+        return read_ordinal(int(text) if text.removeprefix("-").isdecimal() else text)
+    except EventError:
+        raise ValueError(
+            f"{text} is neither epoch milliseconds nor an RFC 3339 time with an offset, as 2026-03-31T12:00:00Z"
+        ) from None

@@ -19,7 +19,7 @@ from idgraph.app.entrance import project_now
 from idgraph.app.jobs.threads import JobThreads
 from idgraph.app.wiring import downloads, opened_to_read
 from idgraph.jobs.erase.receipt import receipt_hash
-from idgraph.model.behaviour import DerivedDocument
+from idgraph.model.behaviour import ActivityDocument, DerivedDocument
 from idgraph.model.callers import Scope
 from idgraph.model.identity_rules import DEFAULT_RULES
 from idgraph.model.schema_changes import SchemaChange
@@ -162,6 +162,16 @@ def test_the_document_has_the_timelines_and_what_is_derived_of_the_person(filled
     ]
     assert document["profile"]["attributes"]["told"] == {"count": 1}
     assert all("told" not in each["attributes"] for each in document["fragments"])
+    activity = ActivityDocument(name="retired", version=1)
+    keep_snapshot(filled.settings(), snapshot().model_copy(update={"activities": (activity,)}))
+    shown = {
+        since: len(
+            filled.json("timeline", WHO, "--since", since, "--until", "2024-03-10T00:00:00Z", "--json")
+        )
+        for since in ("2024-03-09T16:00:00Z", str(entry.time), str(entry.time + 1))
+    }
+    assert list(shown.values()) == [1, 1, 0]
+    assert "RFC 3339" in filled("timeline", WHO, "--until", "2024-03-10").output
 
 
 def test_the_command_writes_all_of_a_person(filled: CommandLine) -> None:

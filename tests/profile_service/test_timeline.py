@@ -6,7 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from idgraph.client import ProfilesClient
+from idgraph.model.stamps import read_moment
 from profile_service.timeline import TimelineRequest, timeline_of
+from tests.profile_service.api.conftest import caller, problem, served_here
 from tests.projection.test_behaviour import PERSON, at, with_behaviour
 from tests.retail import NOW, Pipeline, order
 
@@ -43,3 +46,24 @@ def test_pages_give_every_entry_once_the_newest_first(tmp_path: Path, limit: int
     assert walked(since=begin) == expected[:10]
     assert walked(until=end) == expected[2:]
     assert walked(since=begin, until=end) == expected[2:10]
+
+
+def test_a_period_is_given_in_milliseconds_or_as_rfc_3339(tmp_path: Path) -> None:
+    pipeline = Pipeline(tmp_path, snapshot=with_behaviour())
+    pipeline.process(
+        [order(1, number, order_id=f"R{number}", created_at=at(5 - number)) for number in range(4)]
+    )
+    with served_here(pipeline, [caller("all", 100)]) as served:
+        client = served.client("all")
+
+        def found(since: int | str, until: int | str) -> list[str]:
+            params = {"since": since, "until": until}
+            answer = client.get(f"/v1/profiles/{PERSON}/timeline", params=params).raise_for_status()
+            return [each["event"] for each in answer.json()["items"]]
+
+        assert found(at(4), at(2)) == ["R2", "R1"]
+        assert found(read_moment(at(4)), read_moment(at(2))) == ["R2", "R1"]
+        refused = client.get(f"/v1/profiles/{PERSON}/timeline?since=2026-03-01")
+        assert "an RFC 3339 time with an offset" in str(problem(refused, 422))
+        with ProfilesClient(served.url, "all") as profiles:
+            assert [each["event"] for each in profiles.timeline(str(PERSON), since=at(3))] == ["R3", "R2"]

@@ -15,6 +15,7 @@ from idgraph.app.terminal import print_json, print_table
 from idgraph.model import canonical
 from idgraph.model.errors import RefusedError
 from idgraph.model.identifiers import given_identifier
+from idgraph.model.stamps import read_moment
 from idgraph.model.text import escape_control_chars
 
 commands = typer.Typer(
@@ -23,12 +24,21 @@ commands = typer.Typer(
 )
 
 
+_FORMS = "RFC 3339 with an offset, or epoch milliseconds"
+
+
 def timeline(
     context: typer.Context,
     identifier: Annotated[str, typer.Argument(help=TYPE_VALUE, callback=from_stdin)],
     activity: Annotated[
         list[str] | None,
         typer.Option("--activity", help="Of this activity alone; may be repeated.", show_default=False),
+    ] = None,
+    since: Annotated[
+        str | None, typer.Option(help=f"At or after this moment: {_FORMS}.", show_default=False)
+    ] = None,
+    until: Annotated[
+        str | None, typer.Option(help=f"Before this moment: {_FORMS}.", show_default=False)
     ] = None,
     limit: Annotated[int, typer.Option(min=1, max=1000, help="The newest so many.")] = 20,
     as_json: Json = False,
@@ -41,8 +51,12 @@ def timeline(
     from idgraph.app.entrance import entrance
 
     text = str(given_identifier(identifier))
+    try:
+        bounds = [None if each is None else read_moment(each) for each in (since, until)]
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
     with entrance(settings_of(context)) as here:
-        found = here.timeline(text, activity or [], limit)
+        found = here.timeline(text, activity or [], limit, *bounds)
     if as_json:
         for each in found["items"]:
             print_json(each)

@@ -8,11 +8,13 @@ from functools import partial
 from typing import Annotated, Any, TypeVar
 
 from fastapi import APIRouter, Depends, Path, Query, Request, Response
+from pydantic import BeforeValidator
 
 from idgraph.model.callers import Caller, Scope
 from idgraph.model.errors import IdgraphError
 from idgraph.model.identifiers import Identifier, given_identifier
 from idgraph.model.pins import PinRecord
+from idgraph.model.stamps import read_moment
 from idgraph.web.application import Look
 from idgraph.web.conditional import IfNoneMatch, is_listed
 from idgraph.web.cursors import ListPage
@@ -59,12 +61,10 @@ async def _identifier(
 
 
 Activity = Annotated[list[str] | None, Query(max_length=100, description="Of these activities alone.")]
-Since = Annotated[
-    int | None, Query(description="At or after this moment, in epoch milliseconds.", ge=-(2**63), lt=2**63)
-]
-Until = Annotated[
-    int | None, Query(description="Before this moment, in epoch milliseconds.", ge=-(2**63), lt=2**63)
-]
+_Moment = BeforeValidator(read_moment, json_schema_input_type=int | str)
+_FORMS = "epoch milliseconds, or RFC 3339 with an offset"
+Since = Annotated[int | None, _Moment, Query(description=f"At or after this moment: {_FORMS}.")]
+Until = Annotated[int | None, _Moment, Query(description=f"Before this moment: {_FORMS}.")]
 AskedIdentifier = Annotated[Identifier, Depends(_identifier)]
 
 
