@@ -230,22 +230,29 @@ class ProfileService:
         own.charge = _charge
         return own
 
-    def plain(self, caller: Caller, identifier: Identifier, has: Callable[[str], bool]) -> Plain | None:
+    def plain(
+        self, caller: Caller, identifier: Identifier, has: Callable[[str], bool], only_kept: bool = False
+    ) -> Plain | None:
         """The answer to a look-up with `MASKED`, if there is one person to show; `has` says whether the caller has that of a
-        tag. None where `lookup` must say what there is instead. Raises NotReadyError, StoreError."""
+        tag. None where `lookup` must say what there is instead, and with `only_kept` where no such answer is kept. Raises
+        NotReadyError, StoreError."""
         served = self.served
         begun = served and served.begin(
             self.reader(caller), caller, identifier, self.following.edition().snapshot
         )
-        found = self._plain(caller, identifier, has)
+        found = self._plain(caller, identifier, has, only_kept)
         if served and begun and found is not None and found.body is not None:
             served.end(begun, canonical.decode(found.body)["attributes"])
         return found
 
-    def _plain(self, caller: Caller, identifier: Identifier, has: Callable[[str], bool]) -> Plain | None:
+    def _plain(
+        self, caller: Caller, identifier: Identifier, has: Callable[[str], bool], only_kept: bool = False
+    ) -> Plain | None:
         question = Question.of(caller, identifier, self.following.edition())
         changes = self._adapters.store.changes()
         found = None if changes is None else self._answers.get(changes, question)
+        if found is None and only_kept:
+            return None
         if found is None:
             reader = self.reader(caller)
             owners = reader.owners(identifier)
@@ -343,11 +350,16 @@ class ProfileService:
             self._views = edition.etag, Views(edition.snapshot)
         return self._views[1]
 
+    def is_immediate(self) -> bool:
+        """Whether a look-up takes a millisecond: a row pattern may take some hundred. Raises NotReadyError."""
+        derived = self.following.edition().snapshot.derived_attributes
+        return self.is_local and all(each.pattern is None for each in derived)
+
     async def answer(self, wanted: Wanted, work: Callable[[], T]) -> T:
         """Do the work of a few look-ups. A local store needs a millisecond for one, and several threads would
         wait for the interpreter at each read: the event loop does that work. A thread does work that waits
-        for a network."""
-        if not self.is_local or wanted.reveal or wanted.view is not None:
+        for a network, or evaluates row patterns. Raises NotReadyError."""
+        if not self.is_immediate() or wanted.reveal or wanted.view is not None:
             return await _in_thread(work)
         return work()
 

@@ -120,7 +120,9 @@ def plain_look(service: ProfileService) -> Look:
         if not service.is_local:
             return None
         try:
-            return service.plain(caller, given_identifier(decoded(named)), partial(is_listed, header=known))
+            only_kept = not service.is_immediate()
+            identifier = given_identifier(decoded(named))
+            return service.plain(caller, identifier, partial(is_listed, header=known), only_kept)
         except IdgraphError:
             return None
 

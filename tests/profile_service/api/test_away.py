@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,12 @@ import httpx
 import pytest
 
 from idgraph.model.errors import IdgraphError, KeyServiceError, ProfileIndexError, PublishError, StoreError
+from idgraph.projection.behaviour import BehaviourReader
 from profile_service.api.app import THREADS
 from tests.profile_service.api.conftest import LEVELS, Served, caller, problem, served_here, with_levels
 from tests.profile_service.api.every_part import ALL, EveryPart, every_part, filled
 from tests.profile_service.api.every_part import CALLS as EVERY_CALL
+from tests.projection.test_behaviour import ORDERS, derived, with_behaviour
 from tests.retail import Pipeline, records
 from transforms.privacy.sealing import DataKeys
 
@@ -167,6 +170,33 @@ def test_probes_are_answered_while_every_thread_waits(parts: tuple[Served, Parts
         finally:
             comes_back.set()
         assert {each.result() for each in asked} == {(503, None)}
+
+
+PATTERN = derived("behaviour.bought", pattern={"activities": ["order"], "pattern": "A B"})
+
+
+def test_probes_are_answered_while_row_patterns_are_evaluated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pipeline = Pipeline(tmp_path, snapshot=with_behaviour(definitions=(PATTERN,)))
+    pipeline.process(ORDERS)
+    begins, ends, derive = threading.Event(), threading.Event(), BehaviourReader.of
+
+    def slow(*asked: Any) -> Any:
+        begins.set()
+        ends.wait(120)
+        return derive(*asked)
+
+    monkeypatch.setattr(BehaviourReader, "of", slow)
+    with served_here(pipeline, [caller("everything", 100)]) as served, ThreadPoolExecutor(1) as pool:
+        look_up = partial(served.client("everything").get, "/v1/profiles/email:p1@example.com", timeout=120)
+        looked_up = pool.submit(look_up)
+        try:
+            assert begins.wait(60)
+            assert served.client(None).get("/health/live", timeout=30).status_code == 200
+        finally:
+            ends.set()
+        assert looked_up.result().json()["attributes"]["behaviour"]["bought"]["count"] == 1
 
 
 def test_without_the_metadata_service_all_goes_on(parts: tuple[Served, Parts]) -> None:
