@@ -197,6 +197,19 @@ def test_features_say_where_entries_were_dropped(tmp_path: Path, bound: dict[str
     }
 
 
+def test_features_of_a_moment_to_come_are_not_complete(tmp_path: Path) -> None:
+    reader = pipeline_of(tmp_path, [{"person": 1, "time": NOW_MS - DAY_MS, "total": 5.0}]).reader()
+    reader.now_ms = lambda: NOW_MS
+    features = Features(reader, ["behaviour.orders30d"], complete=True)
+    made = features.columns([email(1)] * 3, [NOW_MS, NOW_MS + 1, NOW_MS + DAY_MS])
+    assert made["behaviour.orders30d"].to_pylist() == [1, 1, 1]
+    assert made["behaviour.orders30d:is_complete"].to_pylist() == [True, False, False]
+    assert features.counts["future_times"] == 2
+    assert list(report(features.counts)) == [
+        "2 labels have times in the future: features that are not complete"
+    ]
+
+
 def test_profiles_outside_have_no_features(tmp_path: Path) -> None:
     orders = [{"person": each, "time": NOW_MS - DAY_MS, "total": 5.0} for each in (1, 2)]
     reader = pipeline_of(tmp_path, orders).reader()

@@ -108,7 +108,9 @@ def check(
         noted = list(notes(documents))
     if not noted:
         raise NotFoundError(
-            "no look-up was noted: set `checked_share` under `[profiles]`, and restart the service"
+            "no look-up was noted: set `checked_share` under `[profiles]`, restart the profile service, and look up whole "
+            "profiles there; those with `fields` or a `view`, of callers with grants, and of a process that is not the service "
+            "are not noted"
         )
     some = noted[:: -(-len(noted) // sample)]
     with wiring.opened_to_read(settings) as resources:

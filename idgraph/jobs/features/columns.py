@@ -30,7 +30,7 @@ LATEST = "latest:"
 """Before a path: the attributes that events wrote are the latest ones, whatever the label's time."""
 COMPLETE = ":is_complete"
 """Behind a path: the column that says whether every entry counts that would."""
-NOBODY, OUTSIDE, OTHER = "without_profile", "outside_segment", "null_values"
+NOBODY, OUTSIDE, FUTURE, OTHER = "without_profile", "outside_segment", "future_times", "null_values"
 READ_TOGETHER = 500
 _PER_SECOND = {"s": 1, "ms": 1000, "us": 1_000_000, "ns": 1_000_000_000}
 
@@ -78,8 +78,8 @@ class Features:
             )
         )
         self.counts: Counter[str] = Counter()
-        """The number of labels whose identifier belongs to nobody, and of profiles that are not `among`; and by column that of
-        values that it could not hold."""
+        """The number of labels whose identifier belongs to nobody, of profiles that are not `among`, and whose time has not come;
+        and by column that of values that it could not hold."""
 
     def _type(self, name: str) -> DataType:
         path, types = name.removeprefix(LATEST), self.reader.column_types()
@@ -103,6 +103,9 @@ class Features:
         """A row for each label, in their order; `times` are epoch milliseconds. Null without a value, and for an identifier of
         nobody. Raises StoreError, and QueryError for a text that is no identifier."""
         columns: dict[str, list[Any]] = {name: [None] * len(times) for name in self.schema.names}
+        now_ms = self.reader.now_ms()
+        if future := sum(each > now_ms for each in times):
+            self.counts[FUTURE] += future
         rows_by_text: dict[str, list[int]] = defaultdict(list)
         for row, text in enumerate(identifiers):
             rows_by_text[text].append(row)
@@ -120,7 +123,10 @@ class Features:
                             if held is None:
                                 self.counts[f"{OTHER}/{name}"] += 1
                     for name, column in self._complete.items():
-                        columns[column][row] = as_of and as_of.is_complete(self._paths[name])
+                        # Entries before a moment to come may still arrive.
+                        columns[column][row] = as_of and (
+                            times[row] <= now_ms and as_of.is_complete(self._paths[name])
+                        )
         arrays = [pa.array(columns[field.name], field.type) for field in self.schema]
         return pa.Table.from_arrays(arrays, schema=self.schema)
 
@@ -155,6 +161,9 @@ def report(counts: Counter[str]) -> Iterator[str]:
         if number := counts[name]:
             said = "label belongs" if number == 1 else "labels belong"
             yield f"{number:,} {said} to {where}: null features"
+    if number := counts[FUTURE]:
+        said = "label has a time" if number == 1 else "labels have times"
+        yield f"{number:,} {said} in the future: features that are not complete"
     for name, number in sorted(counts.items()):
         if name.startswith(f"{OTHER}/"):
             column = name.removeprefix(f"{OTHER}/")
