@@ -224,6 +224,7 @@ def test_look_ups_that_were_noted_are_checked(shop: CommandLine) -> None:
     settings = shop.settings()
     missing = shop("features", "check")
     assert (missing.exit_code, "checked_share" in missing.output) == (3, True)
+    assert "look up whole profiles" in " ".join(missing.output.split())
 
     def note(change: dict[str, Any]) -> None:
         with wiring.opened_to_read(settings) as resources, closing(open_documents(settings)) as documents:
