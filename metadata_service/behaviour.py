@@ -19,12 +19,14 @@ from idgraph.model.behaviour import (
     DerivedDefinition,
     DerivedDocument,
 )
+from idgraph.model.text import name_hint
 from idgraph.model.views import CONSENTS
 from idgraph.web.refusals import RefusedRequestError
 from metadata_service.attributes.catalogue import find_attributes, find_within
 from metadata_service.attributes.discovery import apply_schema_changes
 from metadata_service.attributes.policies import attributes_around, policies_of
 from metadata_service.attributes.rules import RESERVED, path_problem
+from metadata_service.definitions import unknown_sources
 from metadata_service.models import model_content
 from metadata_service.specs.catalogue import active_specs
 from metadata_service.storage.edits import Edit
@@ -125,6 +127,7 @@ def _derived(session: Session, definition: DerivedDefinition) -> DerivedDocument
     if definition.status == "active":
         _check_open(session, attributes_read(definition), "others have no value here")
         _check_path(session, definition)
+        _check_read(session, definition)
         _check_activities(session, definition)
     return document
 
@@ -142,11 +145,63 @@ def attributes_read(definition: DerivedDefinition) -> dict[str, str]:
     )
 
 
-def _unknown_inputs(session: Session, saved: DerivedDocument) -> list[str]:
-    """The columns of a model that no attribute of the catalogue fills."""
-    read = attributes_read(saved) if saved.model is not None else {}
-    known = {each.path for each in find_attributes(session, read)}
-    return [f"no attribute is called {path}: its default counts" for path in read if path not in known]
+def _check_read(session: Session, definition: DerivedDefinition) -> None:
+    """Expressions read no expression and no model, models no model: such a value would never be there."""
+    others = [each for each in DERIVED_ATTRIBUTES.active(session) if each.name != definition.name]
+    for each in (definition, *others):
+        _check_pair(definition, each, None)
+        _check_pair(each, definition, "/path")
+
+
+def _check_pair(reader: DerivedDefinition, other: DerivedDefinition, place: str | None) -> None:
+    if other.kind != "model" and (reader.kind, other.kind) != ("expression", "expression"):
+        return
+    for path, read_at in attributes_read(reader).items():
+        if path and paths.is_within(path, other.path):
+            raise RefusedRequestError(
+                f"the {reader.kind} of {reader.name} reads {path} of the {other.kind} of {other.name}, and never has a value of it",
+                read_at if place is None else place,
+                "expressions read attributes, windows, sessions and patterns; models read expressions too",
+            )
+
+
+def _warned_derived(session: Session, saved: DerivedDocument) -> list[str]:
+    """Attributes and fields that it reads and nothing has."""
+    if saved.status != "active":
+        return []
+    read = attributes_read(saved)
+    if saved.model is not None:
+        known = {each.path for each in find_attributes(session, read)}
+        return [f"no attribute is called {path}: its default counts" for path in read if path not in known]
+    return unknown_sources(session, read) if read else list(_unknown_fields(session, saved))
+
+
+def _unknown_fields(session: Session, saved: DerivedDocument) -> Iterator[str]:
+    """Warnings of names in conditions that are neither fields nor what a pattern shows beside them."""
+    from transforms.schema.policy_tree import expression_sources
+
+    fields = {field for name in saved.activities for field in ACTIVITIES.get(session, name).fields}
+    pattern, one = saved.pattern, saved.window or saved.sessions
+    conditions = (
+        {"/pattern/define" + paths.pointer(name): text for name, text in pattern.define.items()}
+        if pattern
+        else {}
+    )
+    if one is not None and one.condition is not None:
+        conditions[f"/{saved.kind}/condition"] = one.condition
+    others = _VARIABLE.findall(pattern.pattern) if pattern else []
+    for place, text in conditions.items():
+        for path in filter(None, sorted(expression_sources(text))):
+            keys = paths.split(path)
+            if pattern and keys[0] == "first":
+                keys = keys[1:]
+            if keys and keys[0] in (*others, *(("previous",) if pattern else ())):
+                keys = keys[1:]
+            if keys and keys[0] not in fields and not (pattern and keys[0] in ("activity", "time")):
+                hint = (
+                    name_hint(keys[0], sorted(fields)) or f"they have: {', '.join(sorted(fields)) or 'none'}"
+                )
+                yield f"{place}: entries of {', '.join(saved.activities)} have no field {keys[0]}; {hint}"
 
 
 def _check_path(session: Session, definition: DerivedDefinition) -> None:
@@ -253,5 +308,5 @@ class _DerivedAttributes(VersionedDocuments[DerivedDefinition, DerivedDocument])
 
 ACTIVITIES = VersionedDocuments("activity", ActivityDefinition, ActivityDocument, _activity, _warnings)
 DERIVED_ATTRIBUTES = _DerivedAttributes(
-    "derived_attribute", DerivedDefinition, DerivedDocument, _derived, _unknown_inputs
+    "derived_attribute", DerivedDefinition, DerivedDocument, _derived, _warned_derived
 )

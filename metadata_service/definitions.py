@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import Any
 
@@ -91,13 +92,24 @@ def segment_paths(segment: SegmentDocument) -> set[str]:
     return asked | consent
 
 
+def unknown_sources(session: Session, sources: Iterable[str]) -> list[str]:
+    """Warnings of paths at or below which no attribute stands."""
+    asked = sorted(sources)
+    return warnings(queries.Query(), _types_around(session, asked), within=asked)
+
+
+def warned_query(session: Session, query: queries.Query) -> list[str]:
+    """Warnings of a search by the catalogue."""
+    asked = {each.path for each in queries.leaves(query) if each.path is not None}
+    return warnings(query, _types_around(session, sorted(asked)))
+
+
 def _warned_view(session: Session, view: ViewDocument) -> list[str]:
-    sources = view_sources(view)
-    return warnings(queries.Query(), _types_around(session, sorted(sources)), within=sorted(sources))
+    return unknown_sources(session, view_sources(view))
 
 
 def _warned_segment(session: Session, segment: SegmentDocument) -> list[str]:
-    return warnings(segment.segment().condition, _types_around(session, sorted(segment_paths(segment))))
+    return warned_query(session, segment.segment().condition)
 
 
 def _decided_segment(stored: dict[str, Any]) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from idgraph.model import queries
 from idgraph.model.triggers import TriggerDefinition, TriggerDocument
 from idgraph.model.views import SegmentDefinition
 from idgraph.web.refusals import RefusedRequestError
-from metadata_service.definitions import SEGMENTS, VIEWS
+from metadata_service.definitions import SEGMENTS, VIEWS, warned_query
 from metadata_service.storage.versions import VersionedDocuments
 
 
@@ -58,8 +58,15 @@ def trigger_paths(trigger: TriggerDocument) -> set[str]:
     return {each.path for each in asked if each.path is not None}
 
 
+def _warned(session: Session, trigger: TriggerDocument) -> list[str]:
+    own = trigger.own_segment()
+    return [] if own is None or trigger.status != "active" else warned_query(session, own.condition)
+
+
 def _stated(stored: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in stored.items() if name != "query"}
 
 
-TRIGGERS = VersionedDocuments("trigger", TriggerDefinition, TriggerDocument, _trigger, decided=_stated)
+TRIGGERS = VersionedDocuments(
+    "trigger", TriggerDefinition, TriggerDocument, _trigger, _warned, decided=_stated
+)

@@ -208,3 +208,62 @@ def test_a_time_that_cannot_be_is_one_problem(service: Running, over: Any, point
         service, "derived-attributes", COUNT | {"window": {"activity": "order", "over": over}}
     ).json()
     assert [each["pointer"] for each in answer["errors"]] == [pointer]
+
+
+def test_no_expression_reads_what_is_derived_after_it(service: Running) -> None:
+    def refused(name: str, path: str, expression: str) -> tuple[int, str]:
+        answer = put(service, "derived-attributes", {"name": name, "path": path, "expression": expression})
+        return answer.status_code, answer.json().get("pointer", "")
+
+    assert refused("often", "often", "orders.count > `3`") == (201, "")
+    assert refused("always", "always", "often && orders.count > `9`") == (422, "/expression")
+    assert refused("itself", "itself", "itself.x") == (422, "/expression")
+    assert refused("orders", "orders", "visits.last") == (422, "/path")
+    assert refused("often", "often", "orders.total > `3`") == (200, "")
+
+
+@pytest.mark.parametrize(
+    ("definition", "said"),
+    [
+        (
+            {"expression": "visits.lost"},
+            "no attribute has the path visits.lost, or one above or below it; did you mean visits.last?",
+        ),
+        ({"expression": "visits"}, ""),
+        ({"window": {"activity": "order", "condition": "total > `1`"}}, ""),
+        (
+            {"window": {"activity": "order", "condition": "totl > `1`"}},
+            "/window/condition: entries of order have no field totl; did you mean 'total'?",
+        ),
+        (
+            {"sessions": {"activity": "order", "condition": "activity == 'order'"}},
+            "/sessions/condition: entries of order have no field activity; they have: total",
+        ),
+        (
+            {
+                "pattern": {
+                    "activities": ["order"],
+                    "pattern": "A+ B",
+                    "define": {
+                        "A": "activity == 'order' && time > `0`",
+                        "B": "total > first.A.total && previous.total",
+                    },
+                }
+            },
+            "",
+        ),
+        (
+            {"pattern": {"activities": ["order"], "pattern": "A B", "define": {"B": "total > A.totl"}}},
+            "/pattern/define/B: entries of order have no field totl; did you mean 'total'?",
+        ),
+    ],
+)
+def test_names_that_nothing_has_are_warned_of(
+    service: Running, definition: dict[str, Any], said: str
+) -> None:
+    declared = {"path": "visits.last", "data_type": "integer"}
+    assert service.admin.put("/v1/attributes/visits.last", json=declared).status_code == 201
+    put(service, "activities", ORDER)
+    saved = put(service, "derived-attributes", {"name": "x", "path": "x"} | definition)
+    assert saved.is_success, saved.text
+    assert saved.json().get("warnings", []) == ([said] if said else [])

@@ -114,3 +114,13 @@ def test_what_is_in_use_is_retired_or_moved_with_a_warning(service: Running) -> 
         "segments", {"name": "buyers", "q": "demographics.age>0", "status": "retired"}
     )[-1:]
     assert said_of_segment == "in use by trigger welcome: they get nothing from it any more"
+
+
+@pytest.mark.parametrize("when", [{"q": "demographics.agee>=18"}, {"attribute": "demographics.agee"}])
+def test_an_unknown_attribute_is_warned_of(service: Running, when: dict[str, str]) -> None:
+    declared = {"path": "demographics.age", "data_type": "integer"}
+    assert service.admin.put("/v1/attributes/demographics.age", json=declared).status_code == 201
+    (said,) = put(service, "triggers", TRIGGER | {"when": when}).json()["warnings"]
+    assert "no attribute is called demographics.agee; did you mean demographics.age?" in said
+    known = {each: text.replace("agee", "age") for each, text in when.items()}
+    assert "warnings" not in put(service, "triggers", TRIGGER | {"when": known}).json()
