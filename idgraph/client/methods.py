@@ -173,6 +173,12 @@ def by_cursor(request: Request, named: str, report: Callable[[Any], None] = lamb
 
 
 def path_of(segments: Sequence[str]) -> str:
+    """The path of a route. Raises QueryError for a slash in the first segment, which no route has."""
+    if "/" in segments[0]:
+        parts = segments[0].strip("/").removeprefix("v1/").split("/")
+        raise QueryError(
+            f"{segments[0]!r} has a slash: parts of the path are arguments of their own, as {', '.join(map(repr, parts))}"
+        )
     return "/v1/" + "/".join(quote(each, safe="") for each in segments)
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from idgraph.client import ProfilesClient
 from idgraph.client.methods import Method, Methods, Request
-from idgraph.model.errors import ProfileServiceError
+from idgraph.model.errors import ProfileServiceError, QueryError
 from tests.profile_service.api.conftest import Served
 
 SAMPLES: dict[str, tuple[Any, ...]] = {
@@ -21,6 +21,7 @@ SAMPLES: dict[str, tuple[Any, ...]] = {
     "count": ("a=1",),
     "facets": ("a", "b=1", 3),
     "call": ("GET", "views"),
+    "triggers": (),
 }
 
 
@@ -77,3 +78,11 @@ def test_what_may_not_come_twice_is_not_sent_again() -> None:
                 assert unknown.value.status is None
         thread.join()
     assert [each.split()[1] for each in arrived] == [b"/v1/erasures", b"/v1/me/households"]
+
+
+def test_parts_of_a_path_are_arguments_of_their_own() -> None:
+    with Written("http://127.0.0.1:1", "token") as client:
+        with pytest.raises(QueryError, match="as 'profiles', 'user_id:u1', 'timeline'"):
+            client.call("GET", "profiles/user_id:u1/timeline")
+        request: Any = client.call("GET", "profiles", "page:a/b", "timeline")
+    assert request.path == "/v1/profiles/page%3Aa%2Fb/timeline"
