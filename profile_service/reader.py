@@ -42,6 +42,7 @@ from idgraph.model.queries import (
     Term,
     absolute,
     absolute_condition,
+    is_relative,
     leaves,
     rewritten,
 )
@@ -507,6 +508,13 @@ class ProfileReader:
 
     def _document_at(self, person: Person, at_ms: int) -> IndexDocument:
         return self._document(person, self._behaviour.of([person], at_ms).get(person.id, _NO_BEHAVIOUR))
+
+    def follows_clock(self, segment: Segment) -> bool:
+        """Whether somebody can enter or leave it without an event."""
+        derived = self._attributes.index_rules.behaviour.derived
+        asked = [each.path or "" for each in leaves(segment.condition)]
+        is_derived = any(paths.overlap(path, each.path) for path in asked for each in derived)
+        return is_derived or is_relative(segment.condition)
 
     def events_of(self, person: Person, segment: Segment) -> tuple[int, int]:
         """The least ordinal of a person's events, and the greatest of those behind the attributes that a segment asks for,

@@ -8,6 +8,7 @@ what was sent, and then the place in the feed.
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from math import inf
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
 ROOT = "triggers"
 LINES_AT_ONCE = 200
-"""Lines of one document: each is written again for the next line."""
+"""Lines of one document, and those that are appended together with the last: all are written again for the next."""
 PLACES = 1000
 """Places of lines between the begins of two documents."""
 KEPT_MS = 400 * DAY_MS
@@ -115,10 +116,22 @@ class TriggerLedger:
 
     def append(self, lines: Iterable[LedgerLine]) -> None:
         """Append lines, of which later ones of the same id replace earlier ones for readers."""
+        added: dict[str, list[LedgerLine]] = defaultdict(list)
         for line in lines:
-            name, known = self._growing(line)
-            known.append(line)
+            added[line.trigger].append(line)
+        for own in added.values():
+            name, known = self._growing(own[0])
+            known += own
             self._write(name, [each.document() for each in known])
+
+    def silent(self, trigger: str) -> set[tuple[str, int, int]]:
+        """Person, number and moment of the crossings that came to nothing, by the document that grows: it has all those that were
+        appended together last, though the place in the feed was not kept."""
+        self._load(trigger)
+        _, lines = self._lines.get(trigger, ("", []))
+        return {
+            (each.profile, each.number, each.crossed_ms) for each in lines if each.outcome == "suppressed"
+        }
 
     def lines(self, trigger: str, limit: int) -> list[LedgerLine]:
         """The newest lines, each id once."""
@@ -169,9 +182,7 @@ class TriggerLedger:
             self._documents.remove(name)
 
     def _growing(self, line: LedgerLine) -> tuple[str, list[LedgerLine]]:
-        names = [] if line.trigger in self._lines else self._documents.names(_log(line.trigger, "*"))
-        if names:
-            self._lines[line.trigger] = names[-1], self._of(names[-1])
+        self._load(line.trigger)
         name, known = self._lines.get(line.trigger, ("", []))
         if not name or len(known) >= LINES_AT_ONCE:
             last = int(_stem(name)) if name else -1
@@ -182,6 +193,11 @@ class TriggerLedger:
             name, known = _log(line.trigger, f"{begin:015d}"), []
             self._lines[line.trigger] = name, known
         return name, known
+
+    def _load(self, trigger: str) -> None:
+        names = [] if trigger in self._lines else self._documents.names(_log(trigger, "*"))
+        if names:
+            self._lines[trigger] = names[-1], self._of(names[-1])
 
     def _of(self, name: str) -> list[LedgerLine]:
         return [LedgerLine(**each) for each in self._read(name) or []]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import Any
 
 from idgraph.model.callers import Caller
@@ -12,13 +12,14 @@ from idgraph.model.durations import milliseconds
 from idgraph.model.errors import DamagedStateError
 from idgraph.model.index import Segment
 from idgraph.model.ledger import Crossing
+from idgraph.model.tombstones import NO_EPOCH
 from idgraph.model.triggers import LedgerLine, Occurrence, TriggerDocument
 from merge.identity.components import Person
 from profile_service.reader import ProfileReader
 from profile_service.service import ProfileService
 from profile_service.trigger_ledger import Message, TriggerLedger
 from profile_service.wanted import MASKED
-from transforms.behaviour.triggers import decide, with_limits_of_groups
+from transforms.behaviour.triggers import decide, is_expired, with_limits_of_groups
 
 HIDDEN = "the receiver's clearance does not see the segment"
 
@@ -46,43 +47,57 @@ class Decisions:
                 self._groups[each.group.name].append(each.name)
         self._sent: dict[tuple[str, str], dict[str, Any]] = {}
         self._changed: set[tuple[str, str]] = set()
+        self._silent: dict[str, Set[tuple[str, int, int]]] = {}
+        self._readers: dict[int, tuple[ProfileReader, Mapping[str, Segment]]] = {}
 
     def decide(self, crossings: Sequence[Crossing]) -> None:
         """Decide on them, and keep what was decided."""
+        concerned = [each for each in crossings if (each.segment, each.kind) in self._of_segment]
+        fragments = fragments_of(self._service, [(each.profile_hash, each.at_ms) for each in concerned])
         lines = [
             line
-            for each in crossings
-            for trigger in self._of_segment.get((each.segment, each.kind), ())
-            for line in self._decided(trigger, each)
+            for each, fragment in zip(concerned, fragments, strict=True)
+            # Nothing is noted of whom an erasure took.
+            if fragment is not None
+            for trigger in self._of_segment[each.segment, each.kind]
+            for line in self._decided(trigger, each, fragment)
         ]
         self._ledger.append(lines)
         for key in sorted(self._changed):
             self._ledger.keep_sent_to(*key, self._sent[key])
 
-    def _decided(self, trigger: TriggerDocument, crossing: Crossing) -> Iterator[LedgerLine]:
+    def _decided(self, trigger: TriggerDocument, crossing: Crossing, fragment: str) -> Iterator[LedgerLine]:
         profile = crossing.profile_hash
         now = now_ms()
-        own = self._sent_to(trigger.name, profile)
-        if own["last"].get(crossing.segment, 0) >= crossing.number:
+        if trigger.name not in self._silent:
+            self._silent[trigger.name] = self._ledger.silent(trigger.name)
+        if (profile, crossing.number, crossing.at_ms) in self._silent[trigger.name]:
             return
-        clearance = self._clearances.get(trigger.receiver)
-        reader = reader_as(self._service, clearance or 0)
-        occurrence = Occurrence(profile, crossing.number, crossing.at_ms, crossing.at_ms)
-        members = [profile]
-        try:
-            person = person_of(self._service, reader, profile, crossing.at_ms)
-            if person is None:
-                # Nothing is noted of whom an erasure took.
+        occurrence = Occurrence(profile, crossing.number, crossing.at_ms, crossing.at_ms, crossing.cause)
+        sent: dict[str, int] = {}
+        of_group: dict[str, int] = {}
+        if not crossing.cause:
+            if self._sent_to(trigger.name, profile)["last"].get(crossing.segment, 0) >= crossing.number:
                 return
-            members = [self._name(each.stored.id) for each in person.members]
-            if clearance is None:
-                occurrence = occurrence._replace(refused=f"no {trigger.receiver_text} is configured")
-            else:
-                occurrence = self._occurred(trigger, crossing, occurrence, reader, person)
-        except DamagedStateError:
-            occurrence = occurrence._replace(refused="unreadable")
-        sent = self._united([trigger.name], members)
-        of_group = self._united(self._groups[trigger.group.name], members) if trigger.group else {}
+            clearance = self._clearances.get(trigger.receiver)
+            reader, segments = self._reading(clearance or 0)
+            try:
+                person = reader.owner_of_fragment(fragment)
+                if person is None:
+                    return
+                if clearance is None:
+                    occurrence = occurrence._replace(refused=f"no {trigger.receiver_text} is configured")
+                else:
+                    segment = segments.get(crossing.segment)
+                    occurrence = _occurred(trigger, crossing, occurrence, reader, person, segment)
+                if not is_expired(trigger, occurrence.since_ms, now):
+                    members = [self._name(each.stored.id) for each in person.members]
+                    sent = self._united([trigger.name], members)
+                    of_group = (
+                        self._united(self._groups[trigger.group.name], members) if trigger.group else {}
+                    )
+            except DamagedStateError:
+                occurrence = occurrence._replace(refused="unreadable")
         decision = decide(trigger, occurrence, sent, of_group, now)
         line = LedgerLine(
             decision.id,
@@ -96,27 +111,19 @@ class Decisions:
             decision.reason,
             decision.due_ms if decision.outcome == "held" else None,
         )
-        own["last"][crossing.segment] = crossing.number
         if decision.outcome != "suppressed":
+            own = self._sent_to(trigger.name, profile)
+            own["last"][crossing.segment] = crossing.number
             own["sent"][decision.id] = crossing.at_ms
             self._ledger.wait(Message(trigger.receiver, decision.due_ms, line))
-        self._changed.add((trigger.name, profile))
+            self._changed.add((trigger.name, profile))
         yield line
 
-    def _occurred(
-        self,
-        trigger: TriggerDocument,
-        crossing: Crossing,
-        occurrence: Occurrence,
-        reader: ProfileReader,
-        person: Person,
-    ) -> Occurrence:
-        segment = reader.segments(has_nameless=True).get(crossing.segment)
-        if segment is None:
-            return occurrence._replace(refused=HIDDEN)
-        if crossing.cause:
-            return occurrence._replace(refused=crossing.cause)
-        return occurrence._replace(since_ms=_since(trigger, crossing, reader, person, segment))
+    def _reading(self, clearance: int) -> tuple[ProfileReader, Mapping[str, Segment]]:
+        if clearance not in self._readers:
+            reader = reader_as(self._service, clearance)
+            self._readers[clearance] = reader, reader.segments(has_nameless=True)
+        return self._readers[clearance]
 
     def _name(self, fragment: str) -> str:
         return self._service.adapters.store.name(fragment).hex()
@@ -135,6 +142,19 @@ class Decisions:
         return self._sent[trigger, profile]
 
 
+def _occurred(
+    trigger: TriggerDocument,
+    crossing: Crossing,
+    occurrence: Occurrence,
+    reader: ProfileReader,
+    person: Person,
+    segment: Segment | None,
+) -> Occurrence:
+    if segment is None:
+        return occurrence._replace(refused=HIDDEN)
+    return occurrence._replace(since_ms=_since(trigger, crossing, reader, person, segment))
+
+
 def _since(
     trigger: TriggerDocument, crossing: Crossing, reader: ProfileReader, person: Person, segment: Segment
 ) -> int:
@@ -145,6 +165,8 @@ def _since(
     oldest, newest = reader.events_of(person, segment)
     if max(oldest, newest) > before:
         return max(oldest, newest)
+    if not reader.follows_clock(segment):
+        return before
     # By the same events, as of then: what was so already comes of old events that came late.
     if segment.attribute is not None:
         then, now = (reader.value_at(person, segment.attribute, at) for at in (before, crossing.at_ms))
@@ -154,14 +176,20 @@ def _since(
     return before if was_so else crossing.at_ms
 
 
+def fragments_of(service: ProfileService, crossed: Sequence[tuple[str, int]]) -> list[str | None]:
+    """The fragments of these keyed hashes, each as of a moment; None where it was erased since."""
+    store = service.adapters.store
+    names = [bytes.fromhex(profile) for profile, _ in crossed]
+    ids = store.fragments_named(set(names))
+    erased = {name: each.until for name, each in store.tombstones(ids.values()).items()}
+    found = zip(map(ids.get, names), crossed, strict=True)
+    return [id_ if id_ and at_ms > erased.get(id_, NO_EPOCH) else None for id_, (_, at_ms) in found]
+
+
 def person_of(service: ProfileService, reader: ProfileReader, profile: str, crossed_ms: int) -> Person | None:
     """The person whom the fragment of this keyed hash is part of now; None where it was erased since the crossing."""
-    store = service.adapters.store
-    if not (found := list(store.fragments_named([bytes.fromhex(profile)]).values())):
-        return None
-    if any(crossed_ms <= each.until for each in store.tombstones(found).values()):
-        return None
-    return reader.owner_of_fragment(found[0])
+    (fragment,) = fragments_of(service, [(profile, crossed_ms)])
+    return None if fragment is None else reader.owner_of_fragment(fragment)
 
 
 def has_consented(

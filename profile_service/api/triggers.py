@@ -41,7 +41,8 @@ from transforms.behaviour.triggers import is_expired
 if TYPE_CHECKING:
     from idgraph.model.shared_documents import HeldLease, SharedDocuments
 
-PAGE = 200
+PAGE = 500
+"""Entries of the feed between two times of sending."""
 SENT_AT_ONCE = 100
 """Messages to one receiver before it is looked for new crossings, and the next receiver has its turn."""
 RETRY = Backoff(base=1.0, cap=300.0, least=0.5)
@@ -120,21 +121,22 @@ class Triggers:
             self._leases.close()
             return
         self._is_idle = False
-        self._ledger.erase_requested()
         store = self._service.adapters.store
         if place is None:
             place = {"cursor": store.ledger_end("")}
             self._ledger.keep_place(place)
         while not self.repeating.stop.is_set():
+            self._ledger.erase_requested()
             entries = store.ledger(place["cursor"], PAGE, has_changes=False)
-            if not entries:
-                break
             lease.require()
             crossings = [each for each in entries if isinstance(each, Crossing)]
             Decisions(self._service, self._clearances, self._ledger, triggers).decide(crossings)
-            place = {"cursor": entries[-1].cursor}
-            self._ledger.keep_place(place)
-        self._send(lease, {each.name: each for each in triggers})
+            if entries:
+                place = {"cursor": entries[-1].cursor}
+                self._ledger.keep_place(place)
+            self._send(lease, {each.name: each for each in triggers})
+            if len(entries) < PAGE:
+                break
 
     def _send(self, lease: HeldLease, triggers: Mapping[str, TriggerDocument]) -> None:
         self._oldest_ms = None

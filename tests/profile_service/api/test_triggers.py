@@ -335,6 +335,39 @@ def test_a_new_definition_sends_nothing(
     assert sorted(each.profile for each in receiver.taken) == ["user_id:a", "user_id:e"]
 
 
+def test_a_message_does_not_wait_for_a_backlog(
+    served: Served, documents: SharedDocuments, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of crossings behind it; and what is silent leaves a line, and no document of its own."""
+    monkeypatch.setattr("profile_service.api.triggers.PAGE", 4)
+    receiver = Receiver()
+    with following(served, documents, receiver, trigger()):
+        pass
+    served.pipeline.process([seen("fresh", "ios")])
+    served.pipeline.process([seen(f"u{number}", "ios", days_ago=20) for number in range(20)])
+    at_ledger: list[int] = []
+    taken = receiver.send
+
+    def noted(deliveries: Sequence[Delivery]) -> str | None:
+        at_ledger.append(len(TriggerLedger(documents).lines("welcome", 100)))
+        return taken(deliveries)
+
+    monkeypatch.setattr(receiver, "send", noted)
+    with following(served, documents, receiver, trigger()):
+        eventually(lambda: len(ledger(served)) == 21)
+        assert at_ledger[0] < 10
+        assert receiver.ids == [each["id"] for each in ledger(served) if each["outcome"] == "fired"]
+    assert len(documents.names("triggers/people/*/*.json")) == 1
+    # As after a crash before the place was kept, though what was silent has a fresh event by now.
+    served.pipeline.process([seen(f"u{number}", "ios", days_ago=0.001) for number in range(20)])
+    documents.write("triggers/place.json", b'{"cursor":""}')
+    with following(served, documents, receiver, trigger()):
+        served.pipeline.process([seen("z", "ios")])
+        eventually(lambda: len(receiver.taken) == 2)
+        assert len(ledger(served)) == 22
+    assert [each.profile for each in receiver.taken] == ["user_id:fresh", "user_id:z"]
+
+
 PURPOSE = segment("mail", purpose="marketing")
 
 
