@@ -33,7 +33,8 @@ class DocumentFolder:
     def add(self, name: str, content: bytes) -> bool:
         try:
             place = self._made(name)
-            with file_lock(place.with_name(f".{place.name}.lock")):
+            # One for all documents of the folder: it stays.
+            with file_lock(place.with_name(".add.lock")):
                 if place.exists():
                     return False
                 write_atomically(place, content)

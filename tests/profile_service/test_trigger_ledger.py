@@ -11,7 +11,7 @@ from idgraph.model.triggers import LedgerLine
 from idgraph.web.cursors import to_cursor
 from idgraph.web.refusals import BadQueryError
 from profile_service import trigger_ledger
-from profile_service.trigger_ledger import TriggerLedger
+from profile_service.trigger_ledger import Message, TriggerLedger
 from sinks.document_folder import DocumentFolder
 
 
@@ -53,3 +53,13 @@ def test_pages_show_each_crossing_once_though_its_outcome_changes_meanwhile(ledg
 def test_a_foreign_cursor_is_refused(ledger: TriggerLedger, cursor: str) -> None:
     with pytest.raises(BadQueryError):
         ledger.page("t", 1, cursor)
+
+
+def test_messages_that_were_sent_leave_no_files(ledger: TriggerLedger, tmp_path: Path) -> None:
+    left = []
+    for number in range(3):
+        message = Message("crm", 1, line(number, 1))
+        ledger.wait(message)
+        ledger.done(message)
+        left.append(sum(each.is_file() for each in tmp_path.rglob("*")))
+    assert left[0] == left[2]
