@@ -22,6 +22,7 @@ BUYER = "/ui/profiles/user_id:9047"
 SEEN: dict[str, Any] = {
     "name": "seen",
     "source": "segment",
+    "since": None,
     "fields": {
         "what": "activity.lastEvent",
         "total": "activity.purchase.total",
