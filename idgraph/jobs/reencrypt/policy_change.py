@@ -111,7 +111,8 @@ def prepare(
 ) -> Reencryption:
     """The job for a person, not for a flow. `on_readable` as in `StoredSealing`, `notes` as in `JobContext`."""
     snapshot, resources = context.snapshot_for("sealing"), context.resources(notes)
-    sealing = StoredSealing(resources, CompiledSnapshot(snapshot), on_readable=on_readable)
+    policies, compiled = context.policies(JobKind.REENCRYPT), CompiledSnapshot(snapshot)
+    sealing = StoredSealing(resources, compiled, on_readable=on_readable, rules=lambda: policies().rules)
     return Reencryption(sealing, snapshot, resources.store, page=page_of(PAGE, parameters.rate))
 
 
