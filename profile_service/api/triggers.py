@@ -7,6 +7,7 @@ One process does; others wait for its lease. A receiver that takes nothing keeps
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -30,7 +31,7 @@ from profile_service.api.trigger_decisions import (
     person_of,
     reader_as,
 )
-from profile_service.api.webhooks import LEASED_SECONDS, POLL_SECONDS, Webhook
+from profile_service.api.webhooks import LEASED_SECONDS, PLACE_SECONDS, POLL_SECONDS, Webhook
 from profile_service.link_documents import time_text
 from profile_service.reader import ProfileReader
 from profile_service.service import ProfileService
@@ -67,6 +68,7 @@ class Triggers:
         self._told: set[str] = set()
         """Ids of messages whose refusal is in the ledger."""
         self._oldest_ms: int | None = None
+        self._placed = -math.inf
         self._is_idle = False
         """There were no triggers: until there are, nothing is read."""
         self.name = "triggers"
@@ -127,13 +129,18 @@ class Triggers:
             self._ledger.keep_place(place)
         while not self.repeating.stop.is_set():
             self._ledger.erase_requested()
+            end = store.ledger_end(place["cursor"])
             entries = store.ledger(place["cursor"], PAGE, has_changes=False)
             lease.require()
             crossings = [each for each in entries if isinstance(each, Crossing)]
             Decisions(self._service, self._clearances, self._ledger, triggers).decide(crossings)
-            if entries:
-                place = {"cursor": entries[-1].cursor}
+            cursor = entries[-1].cursor if entries else end
+            # Changes, which are for nobody, are not passed over again for ever.
+            is_due = entries or self._placed < time.monotonic() - PLACE_SECONDS
+            if cursor != place["cursor"] and is_due:
+                place = {"cursor": cursor}
                 self._ledger.keep_place(place)
+                self._placed = time.monotonic()
             self._send(lease, {each.name: each for each in triggers})
             if len(entries) < PAGE:
                 break

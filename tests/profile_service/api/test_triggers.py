@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -366,6 +367,20 @@ def test_a_message_does_not_wait_for_a_backlog(
         eventually(lambda: len(receiver.taken) == 2)
         assert len(ledger(served)) == 22
     assert [each.profile for each in receiver.taken] == ["user_id:fresh", "user_id:z"]
+
+
+def test_changes_are_passed_over_once(
+    served: Served, documents: SharedDocuments, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("profile_service.api.triggers.PLACE_SECONDS", 0)
+    store = served.pipeline.store
+    with following(served, documents, Receiver(), trigger()):
+        served.pipeline.process([seen("a", "ios")])
+        eventually(lambda: outcomes(served) == [("fired", "")])
+        store.cross([Crossing(1_000, "user_id:a", "ios*", 1_000)])
+        eventually(
+            lambda: json.loads(documents.read("triggers/place.json") or b"")["cursor"] == store.ledger_end("")
+        )
 
 
 PURPOSE = segment("mail", purpose="marketing")
