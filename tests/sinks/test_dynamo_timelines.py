@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -194,6 +195,25 @@ def test_what_a_crash_leaves_in_the_list_of_due_entries_is_projected_once_more(
     assert store.take_due(10, 10) == 0
     assert store.take_due(20, 10) == 1
     assert beside_links(store) == []
+
+
+def test_shards_are_not_each_asked_for_all_that_is_wanted(
+    store: DynamoProfileStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = [f"a:{number}" for number in range(60)]
+    store.write([write(each, NEW, {}) for each in names])
+    store.plan([DueEntry(each, 5, 1) for each in names])
+    asked: list[int] = []
+    query = store.client.query
+
+    def counted(*given: str, **request: Any) -> Iterator[Item]:
+        asked.append(request.get("Limit", 0))
+        return query(*given, **request)
+
+    monkeypatch.setattr(store.client, "query", counted)
+    assert store.take_due(10, 5000) == 60
+    assert sum(asked) <= 3 * 5000
+    assert store.take_due(10, 5000) == 0
 
 
 def test_many_timelines_are_read_together_and_large_ones_alone(
