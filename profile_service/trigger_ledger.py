@@ -171,9 +171,11 @@ class TriggerLedger:
                 self.done(message)
         logs = self._documents.names(_log("*", "*"))
         for name in logs:
-            known = self._of(name)
-            if len(kept := [each for each in known if each.profile not in gone]) < len(known):
-                self._write(name, [each.document() for each in kept])
+            # Nearly all have nothing of them: those are not parsed.
+            content = self._documents.read(name) or b""
+            if any(each.encode() in content for each in gone):
+                known = self._of(name)
+                self._write(name, [each.document() for each in known if each.profile not in gone])
         self._lines.clear()
         for trigger in {name.split("/")[2] for name in logs}:
             for person in gone:
@@ -189,6 +191,10 @@ class TriggerLedger:
             begin = max(line.at_ms, last + 1)
             for old in self._documents.names(_log(line.trigger, "*")):
                 if old < _log(line.trigger, f"{max(0, begin - KEPT_MS):015d}"):
+                    for person in {each.profile for each in self._of(old)}:
+                        sent = self.sent_to(line.trigger, person)["sent"].values()
+                        if max(sent, default=0) < begin - KEPT_MS:
+                            self._documents.remove(_sent_to(line.trigger, person))
                     self._documents.remove(old)
             name, known = _log(line.trigger, f"{begin:015d}"), []
             self._lines[line.trigger] = name, known

@@ -11,7 +11,7 @@ from idgraph.model.triggers import LedgerLine
 from idgraph.web.cursors import to_cursor
 from idgraph.web.refusals import BadQueryError
 from profile_service import trigger_ledger
-from profile_service.trigger_ledger import Message, TriggerLedger
+from profile_service.trigger_ledger import KEPT_MS, Message, TriggerLedger
 from sinks.document_folder import DocumentFolder
 
 
@@ -63,3 +63,19 @@ def test_messages_that_were_sent_leave_no_files(ledger: TriggerLedger, tmp_path:
         ledger.done(message)
         left.append(sum(each.is_file() for each in tmp_path.rglob("*")))
     assert left[0] == left[2]
+
+
+def test_what_was_sent_goes_with_the_lines(ledger: TriggerLedger) -> None:
+    """Unless something was sent later."""
+
+    def sent(person: str, at_ms: int) -> None:
+        ledger.keep_sent_to("t", person, {"last": {}, "sent": {f"{person}{at_ms}": at_ms}})
+
+    for number, person in enumerate("abc"):
+        sent(person, 1)
+        ledger.append([line(number, 1)._replace(profile=person)])
+    sent("b", KEPT_MS)
+    ledger.append([line(9, KEPT_MS + 10)._replace(profile="c")])
+    assert [each.number for each in ledger.lines("t", 9)] == [9]
+    known = {person: len(ledger.sent_to("t", person)["sent"]) for person in "abc"}
+    assert known == {"a": 0, "b": 1, "c": 0}
