@@ -109,7 +109,8 @@ class Ledger:
         ordinal = json.loads(record.value)["ts"]
         is_timed = record.source not in self._counting
         is_broken = (pair.version, record.source) in self._broken
-        if is_broken or not is_readable(record) or (is_timed and ordinal >= FUTURE):
+        # Of a source that counts too: an activity reads it as a time.
+        if is_broken or not is_readable(record) or ordinal >= FUTURE:
             self.dead_letters[record.position] = record
             return False
         until = self._until.get(person_of(record))
