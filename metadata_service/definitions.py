@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import lru_cache
 from typing import Any
 
@@ -41,6 +41,24 @@ def _view(_session: Session, definition: ViewDefinition) -> ViewDocument:
     return ViewDocument(**dict(definition), version=1)
 
 
+def segment_query(
+    definition: SegmentDefinition,
+    type_of: Callable[[str], DataType | None] = lambda _: None,
+    time_of: Callable[[str], TimeForm | None] = lambda _: None,
+) -> queries.Query:
+    """The search of a segment, by the types and times of attributes. Raises RefusedRequestError."""
+    try:
+        if definition.q is None:
+            query = queries.from_json(definition.query)
+        else:
+            query = parse_query([f"({definition.q})"] if definition.q.strip() else [], type_of, time_of)
+        query = queries.in_time_zone(query, definition.time_zone)
+        require_affordable(query)
+    except QueryError as error:
+        raise RefusedRequestError(str(error), "/query" if definition.q is None else "/q") from None
+    return query
+
+
 def _segment(session: Session, definition: SegmentDefinition) -> SegmentDocument:
     def known(path: str) -> AttributeMetadata | None:
         return next(find_attributes(session, [path]), None)
@@ -51,15 +69,7 @@ def _segment(session: Session, definition: SegmentDefinition) -> SegmentDocument
     def time_of(path: str) -> TimeForm | None:
         return None if (found := known(path)) is None else found.time
 
-    try:
-        if definition.q is None:
-            query = queries.from_json(definition.query)
-        else:
-            query = parse_query([f"({definition.q})"] if definition.q.strip() else [], type_of, time_of)
-        query = queries.in_time_zone(query, definition.time_zone)
-        require_affordable(query)
-    except QueryError as error:
-        raise RefusedRequestError(str(error), "/query" if definition.q is None else "/q") from None
+    query = segment_query(definition, type_of, time_of)
     stored = dict(definition) | {"query": queries.to_json(query)}
     asked = {each.path for each in queries.leaves(query) if each.path is not None}
     segment = SegmentDocument(**stored, version=1)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from functools import partial
+from typing import Any, TypeVar
 
 from sqlalchemy.orm import Session
 
@@ -13,15 +15,13 @@ from idgraph.web.refusals import RefusedRequestError
 from metadata_service.definitions import SEGMENTS, VIEWS, warned_query
 from metadata_service.storage.versions import VersionedDocuments
 
+Checked = TypeVar("Checked")
+
 
 def _trigger(session: Session, definition: TriggerDefinition) -> TriggerDocument:
     when, query = definition.when, None
     if when.q is not None:
-        search = SegmentDefinition(name=definition.name, q=when.q, time_zone=when.time_zone)
-        try:
-            query = SEGMENTS.check(session, search).query
-        except RefusedRequestError as error:
-            raise RefusedRequestError(error.message, f"/when{error.pointer}", error.hint) from None
+        query = checked_search(definition, when.q, partial(SEGMENTS.check, session)).query
     elif when.attribute is not None:
         _require_open(session, definition.name, when.attribute)
     elif definition.status == "active":
@@ -29,6 +29,17 @@ def _trigger(session: Session, definition: TriggerDefinition) -> TriggerDocument
     if definition.status == "active" and definition.view is not None:
         _require(session, VIEWS, definition.view, "/view")
     return TriggerDocument(**dict(definition), version=1, query=query)
+
+
+def checked_search(
+    definition: TriggerDefinition, q: str, check: Callable[[SegmentDefinition], Checked]
+) -> Checked:
+    """What `check` gives for the own search `q` of a trigger. Raises RefusedRequestError."""
+    search = SegmentDefinition(name=definition.name, q=q, time_zone=definition.when.time_zone)
+    try:
+        return check(search)
+    except RefusedRequestError as error:
+        raise RefusedRequestError(error.message, f"/when{error.pointer}", error.hint) from None
 
 
 def _require_open(session: Session, name: str, attribute: str) -> None:

@@ -5,19 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from idgraph.app.identity_documents import validated
 from idgraph.model.behaviour import ActivityDefinition, DerivedDefinition, DerivedDocument
 from idgraph.model.documents import Definition, FrozenDocument
 from idgraph.model.errors import ConfigError, SpecError
+from idgraph.model.text import nearest
 from idgraph.model.triggers import TriggerDefinition
 from idgraph.model.views import SegmentDefinition
+from idgraph.web.refusals import RefusedRequestError
 from metadata_service.documents.problems import DocumentError, JsonFile
-
-if TYPE_CHECKING:
-    pass
-
 
 KINDS: dict[type[Definition], str] = {
     ActivityDefinition: "activity",
@@ -48,6 +45,8 @@ class BehaviourFile(FrozenDocument):
 
 def check_behaviour(document: JsonFile) -> BehaviourFile:
     """The definitions of a file, each compiled by itself. Raises DocumentError."""
+    from metadata_service.definitions import segment_query
+    from metadata_service.triggers import checked_search
     from transforms.behaviour.activities import Activity
     from transforms.behaviour.derivations import compile_derived
 
@@ -60,8 +59,14 @@ def check_behaviour(document: JsonFile) -> BehaviourFile:
             elif isinstance(each, DerivedDefinition) and each.model is None:
                 # The metadata service has the models.
                 compile_derived(DerivedDocument(**dict(each), version=1))
+            elif isinstance(each, SegmentDefinition):
+                segment_query(each)
+            elif isinstance(each, TriggerDefinition) and each.when.q is not None:
+                checked_search(each, each.when.q, segment_query)
         except SpecError as error:
             problems.append(error.under(place))
+        except RefusedRequestError as error:
+            problems.append(SpecError(error.message, place + error.pointer, error.hint))
     if problems:
         raise document.refuse(problems)
     return checked
@@ -69,8 +74,13 @@ def check_behaviour(document: JsonFile) -> BehaviourFile:
 
 def holds_behaviour(document: JsonFile) -> bool:
     """Whether it looks like a file of such definitions."""
-    content = document.content
-    return isinstance(content, dict) and not BehaviourFile.model_fields.keys().isdisjoint(content)
+    content, lists = document.content, BehaviourFile.model_fields
+    if not isinstance(content, dict) or {"operation", "operations"} & content.keys():
+        return False
+    return any(
+        each in lists or (type(value) is list and nearest(each, lists, 0.75))
+        for each, value in content.items()
+    )
 
 
 def derived_in(files: Iterable[Path]) -> list[DerivedDefinition]:

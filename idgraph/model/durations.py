@@ -30,7 +30,7 @@ def milliseconds(text: str) -> int:
     length = int(found[1]) * _UNITS_MS[found[2]] if found else 0
     if not 0 < length <= LONGEST_MS:
         raise ValueError(
-            "a duration is a number and one of s, m, h, d, w, as in 30d; at most a hundred years"
+            "a duration is a whole number above 0 and one of s, m, h, d, w, as in 30d; at most a hundred years"
         )
     return length
 

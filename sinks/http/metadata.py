@@ -22,7 +22,7 @@ from idgraph.model.behaviour import (
 )
 from idgraph.model.callers import CallerList
 from idgraph.model.documents import Definition
-from idgraph.model.errors import ApprovalNeededError, MetadataError
+from idgraph.model.errors import ApprovalNeededError, MetadataError, NotFoundError
 from idgraph.model.identity_rules import IdentityRules
 from idgraph.model.records import (
     DiscoveryCounts,
@@ -320,8 +320,13 @@ class MetadataClient:
     def restore_derived(self, name: str, version: int, reason: str = "") -> SavedDefinition:
         """Put an older version of a derived attribute in force again, as a new one. Raises NotFoundError, RefusedError."""
         path = f"/v1/derived-attributes/{quoted(name)}/versions/{version}"
-        older = self._http.get_model(VersionRecord[DerivedDocument], "GET", path).document
-        stated = older.model_dump(exclude={"version"}, exclude_unset=True)
+        older = self._http.find_model(VersionRecord[DerivedDocument], "GET", path)
+        if older is None:
+            raise NotFoundError(
+                f"there is no version {version} of a derived attribute {name}: `idgraph behaviour list` shows all, with their newest "
+                "version"
+            )
+        stated = older.document.model_dump(exclude={"version"}, exclude_unset=True)
         return self.put_definition(DerivedDefinition.model_validate(stated), reason)
 
     def get_defaults(self) -> DiscoveryDefaults:

@@ -238,6 +238,29 @@ def test_check_refuses_what_writes_to_the_path_of_a_derived_attribute(idgraph: C
     assert idgraph("check", behaviour).exit_code == 0
 
 
+def test_check_refuses_of_behaviour_what_apply_refuses(idgraph: CommandLine) -> None:
+    behaviour = idgraph.folder / "behaviour.json"
+    content = {
+        "segments": [
+            {"name": "a", "q": "(a=1"},
+            {"name": "b", "q": "a=1"},
+            {"name": "c", "query": [{"x": 1}]},
+        ],
+        "triggers": [
+            {"name": "t", "when": {"q": "a>>1"}, "webhook": "crm"},
+            {"name": "u", "when": {"segment": "b"}, "webhook": "crm"},
+        ],
+    }
+    behaviour.write_text(json.dumps(content))
+    (reported,) = (json.loads(line) for line in idgraph("check", "--json", behaviour).stdout.splitlines())
+    places = [each["pointer"] for each in reported["problems"]]
+    assert places == ["/segments/0/q", "/segments/2/query", "/triggers/0/when/q"]
+    behaviour.write_text(json.dumps({"activites": [], "derivedAttributes": []}))
+    said = idgraph("check", behaviour).stderr
+    assert "there is no key 'activites' here (did you mean 'activities'?)" in said
+    assert "there is no key 'derivedAttributes' here (did you mean 'derived_attributes'?)" in said
+
+
 def test_check_warns_of_a_fragment_that_persons_share(idgraph: CommandLine) -> None:
     """Found by a new user: a sale with another customer's phone number became that customer's."""
     shift = {"operation": "shift", "spec": {"a": "phone", "b": "number"}}

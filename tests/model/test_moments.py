@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from idgraph.model.attributes import DataType
-from idgraph.model.durations import TimeForm, moment
+from idgraph.model.durations import TimeForm, milliseconds, moment
 from idgraph.model.errors import QueryError
 from idgraph.model.queries import (
     AnyOf,
@@ -175,3 +175,9 @@ def test_a_time_zone_is_that_of_moments_without_one() -> None:
         query.clauses[1],
     )
     assert in_time_zone(query, "UTC") == query
+
+
+@pytest.mark.parametrize("text", ["0m", "00d", "-1d", "1.5h"])
+def test_a_length_of_time_is_a_whole_number_above_0(text: str) -> None:
+    with pytest.raises(ValueError, match="a whole number above 0"):
+        milliseconds(text)

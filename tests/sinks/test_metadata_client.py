@@ -16,7 +16,7 @@ import pytest
 
 from idgraph.model.attributes import AttributeDefinition, AttributeStatus, DataType, EncryptionLevel
 from idgraph.model.behaviour import ActivityDefinition, AppliedModel, DerivedDefinition, ModelInput
-from idgraph.model.errors import MetadataError, SpecError, UnauthorizedError
+from idgraph.model.errors import MetadataError, NotFoundError, SpecError, UnauthorizedError
 from idgraph.model.schema_changes import SchemaChange, SchemaUpdates
 from idgraph.model.snapshots import DiscoveryDefaults
 from idgraph.model.specs import IdentifierPlace, SpecDefinition, SpecStatus
@@ -369,6 +369,13 @@ def test_an_activity_is_put_with_the_time_from_which_it_is_whole(client: Metadat
         wanted = ActivityDefinition.model_validate({"name": "order", "since": since})
         client.put_definition(wanted)
         assert [each.since for each in client.activities()] == [wanted.since]
+
+
+def test_there_is_no_way_back_to_a_version_that_nobody_saved(client: MetadataClient) -> None:
+    with pytest.raises(
+        NotFoundError, match="no version 1 of a derived attribute nope: `idgraph behaviour list`"
+    ):
+        client.restore_derived("nope", 1)
 
 
 def test_a_snapshot_comes_with_its_models(
