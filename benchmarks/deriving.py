@@ -188,7 +188,7 @@ def new_rule(folder: Path) -> dict[str, Any]:
             httpx.Client(headers={"Authorization": f"Bearer {token}"}) as asking,
         ):
             client.put_definition(
-                ActivityDefinition(name="order", source="orders", fields={"total": "total"})
+                ActivityDefinition(name="order", source="orders", fields={"total": "total"}, since=None)
             )
             spent = []
             for number in range(RULES):
