@@ -108,7 +108,7 @@ class MetadataSnapshot(FrozenDocument):
         default=0,
         ge=0,
         exclude_if=lambda version: not version,
-        description="The number of versions of activities and derived attributes that were ever saved.",
+        description="The number of versions of activities, derived attributes, segments and triggers that were ever saved.",
     )
 
     def with_models(self, model: Callable[[str], bytes | None]) -> Self:

@@ -285,11 +285,12 @@ class Projection:
             rules = self._rules()
             self._look_for_newer_rules()
             yield settled
-        self._segments.cross()
         if self._is_overtaken(rules):
-            # A process that has the newer rules may have settled the same versions before these documents came.
+            # A process that has the newer rules may have settled the same versions before these documents came. It says who is
+            # in which segment, too.
             self._store.enqueue(list(settled))
             return
+        self._segments.cross()
         remaining = starmap(OutboxEntry, settled.items())
         while batch := list(islice(remaining, AT_ONCE)):
             self._store.settle(batch)

@@ -186,7 +186,7 @@ def _rules(session: Session) -> bytes:
 
 def _behaviour_version(session: Session) -> bytes:
     """The member, where a definition was ever saved: the number of their versions."""
-    kinds = ACTIVITIES.kind, DERIVED_ATTRIBUTES.kind
+    kinds = ACTIVITIES.kind, DERIVED_ATTRIBUTES.kind, SEGMENTS.kind, TRIGGERS.kind
     found = session.scalar(select(func.count()).where(DocumentVersionRow.kind.in_(kinds)))
     return b',"behaviour_version":%d' % found if found else b""
 

@@ -41,7 +41,10 @@ def test_definitions_reach_the_snapshot_and_the_catalogue(service: Running) -> N
     assert (attribute["data_type"], attribute["source"]) == ("integer", "derived:orders30d")
     put(service, "derived-attributes", COUNT | {"status": "retired"})
     assert snapshot(service).derived_attributes == ()
-    assert snapshot(service).behaviour_version > known.behaviour_version
+    retired = snapshot(service).behaviour_version
+    assert retired > known.behaviour_version
+    put(service, "segments", {"name": "all", "q": "behaviour.orders30d>=0"})
+    assert snapshot(service).behaviour_version > retired
 
 
 def test_a_retired_activity_stays_in_the_snapshot_and_is_not_in_force(service: Running) -> None:

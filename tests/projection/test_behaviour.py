@@ -13,7 +13,7 @@ from idgraph.model.behaviour import ActivityDocument, DerivedDocument
 from idgraph.model.identifiers import Identifier
 from idgraph.model.index import IndexRules
 from idgraph.model.ledger import Crossing
-from idgraph.model.queries import Query, Range, Term, to_json
+from idgraph.model.queries import Condition, Exists, Query, Range, Term, to_json
 from idgraph.model.query_language import parse_query
 from idgraph.model.snapshots import MetadataSnapshot
 from idgraph.model.sources import FlowConfig
@@ -409,6 +409,31 @@ def test_definitions_that_are_followed_in_the_middle_of_a_projection_by_older_on
     late.sweep()
     assert first.sweep().projected == 1
     assert (found(pipeline, 3), store.outbox()) == ([own(pipeline)], [])
+
+
+def test_nobody_enters_an_older_segment_once_a_newer_one_is_followed(pipeline: Pipeline) -> None:
+    def rules(version: int, *conditions: Condition) -> IndexRules:
+        one = SegmentDocument(name="s", version=version, query=to_json(Query(conditions)))
+        known = with_behaviour((ORDER,), (COUNT,), version).model_copy(update={"segments": (one,)})
+        return AttributeTree(known).index_rules
+
+    late, first = sweeping(pipeline, [rules(1)]), sweeping(pipeline, [rules(2, Exists("nothing"))])
+    late.sweep()
+    store, plan = pipeline.store, pipeline.store.plan
+
+    def followed(due: Collection[DueEntry]) -> None:
+        store.plan = plan  # type: ignore[method-assign]
+        first.sweep()
+        plan(due)
+
+    store.plan = followed  # type: ignore[method-assign]
+    outputs = list(pipeline.map_stage().run(ORDERS))
+    pipeline.commit_stage().run(each for output in outputs for each in output.encoded())
+    late.sweep()
+    ordered(pipeline, 1)
+    late.sweep()
+    first.sweep()
+    assert store.crossed([own(pipeline)]) == {}
 
 
 def test_older_definitions_remove_no_due_entry_for_good(pipeline: Pipeline) -> None:
