@@ -8,6 +8,7 @@ what was sent, and then the place in the feed.
 from __future__ import annotations
 
 import json
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
@@ -18,6 +19,7 @@ from pydantic import BaseModel, Field
 
 from idgraph.model import canonical
 from idgraph.model.callers import Caller
+from idgraph.model.documents import NAME_PATTERN
 from idgraph.model.errors import AlreadyRunningError
 from idgraph.model.timelines import DAY_MS
 from idgraph.model.triggers import LedgerLine, Outcome, TriggerDocument
@@ -239,13 +241,16 @@ def triggers_of(service: ProfileService, caller: Caller) -> list[TriggerDocument
 def ledger_of(
     service: ProfileService, caller: Caller, name: str, limit: int, cursor: str | None = None
 ) -> dict[str, Any]:
-    """A page of a trigger's ledger, the newest lines first, as JSON has it. Raises UnknownSubjectError, BadQueryError,
-    StoreError."""
-    if all(each.name != name for each in triggers_of(service, caller)):
-        raise UnknownSubjectError("there is no such trigger")
-    empty = LinesPage([], None)
-    page = empty if service.documents is None else TriggerLedger(service.documents).page(name, limit, cursor)
+    """A page of a trigger's ledger, the newest lines first, as JSON has it. Callers who see everything also have those of triggers
+    that are retired, or whose segment is. Raises UnknownSubjectError, BadQueryError, StoreError."""
+    page = LinesPage([], None)
+    if service.documents is not None and re.fullmatch(NAME_PATTERN, name):
+        page = TriggerLedger(service.documents).page(name, limit, cursor)
     lines = page.items
+    if all(each.name != name for each in triggers_of(service, caller)) and not (
+        lines and service.reader(caller).sees_all
+    ):
+        raise UnknownSubjectError("there is no such trigger")
     shown = service.history(service.reader(caller)).shown(
         [(bytes.fromhex(each.profile), each.crossed_ms) for each in lines]
     )

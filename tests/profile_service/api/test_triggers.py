@@ -429,6 +429,19 @@ def test_no_message_about_what_is_hidden_by_then(
     assert receiver.taken == []
 
 
+def test_a_retired_trigger_keeps_its_ledger_for_those_who_see_everything(
+    served: Served, documents: SharedDocuments
+) -> None:
+    with following(served, documents, Receiver(), trigger()):
+        served.pipeline.process([seen("a", "ios")])
+        eventually(lambda: outcomes(served) == [("fired", "")])
+    with published(served, served.metadata.snapshot_now.model_copy(update={"triggers": ()})):
+        assert outcomes(served) == [("fired", "")]
+        hidden = with_levels({"identity.email": 101}).attributes
+        with published(served, served.metadata.snapshot_now.model_copy(update={"attributes": hidden})):
+            problem(served.client("all").get("/v1/triggers/welcome/ledger"), 404)
+
+
 def test_hidden_segments_have_no_triggers(served: Served, documents: SharedDocuments) -> None:
     receiver = Receiver()
     with following(served, documents, receiver, trigger(), trigger("all", when={"segment": "none"})):
