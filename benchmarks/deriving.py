@@ -1,4 +1,4 @@
-"""What activities and derived attributes cost a flow, a look-up and the projection, each beside the same without them; and
+"""The cost of activities and derived attributes for a flow, a look-up and the projection, each beside the same without them; and
 how soon a new definition answers. Parts of `python -m benchmarks behaviour`.
 """
 

@@ -9,8 +9,8 @@ Byte 0 is the format, 0x02. Canonical JSON follows, an array of
      ids:    [event id, ...],
      fields: {name: [value, or null where an entry has none, ...]}]
 
-with the entries in their order. Equal entries give equal bytes. `newest` lies within the first `BEGINNING` bytes. `newest` lies within the first `BEGINNING` bytes. Pages of format 0x01 have a row for each entry; they are
-read, and become columns with the next entry.
+with the entries in their order. Equal entries give equal bytes. `newest` lies within the first `BEGINNING` bytes.
+Pages of format 0x01 have a row for each entry; they are read, and become columns with the next entry.
 """
 
 from __future__ import annotations

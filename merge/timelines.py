@@ -183,7 +183,7 @@ def timeline(
 
 
 def _newest(entries: list[Entry], most: int) -> list[Entry]:
-    """Of entries in their order the newest `most` of each generation and the later ones."""
+    """The newest `most` entries of each generation and the later ones; `entries` are in their order."""
     if len(entries) <= most:
         return entries
     newer = Counter[int]()

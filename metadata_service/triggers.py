@@ -34,7 +34,7 @@ def _trigger(session: Session, definition: TriggerDefinition) -> TriggerDocument
 def checked_search(
     definition: TriggerDefinition, q: str, check: Callable[[SegmentDefinition], Checked]
 ) -> Checked:
-    """What `check` gives for the own search `q` of a trigger. Raises RefusedRequestError."""
+    """The result of `check` for the own search `q` of a trigger. Raises RefusedRequestError."""
     search = SegmentDefinition(name=definition.name, q=q, time_zone=definition.when.time_zone)
     try:
         return check(search)
@@ -43,7 +43,7 @@ def checked_search(
 
 
 def _require_open(session: Session, name: str, attribute: str) -> None:
-    """Of a value that no key opens, the projection cannot see that it changes."""
+    """The projection cannot see that a value changes that no key opens."""
     has_it = queries.to_json(queries.Query((queries.Exists(attribute),)))
     try:
         SEGMENTS.check(session, SegmentDefinition(name=name, query=has_it))

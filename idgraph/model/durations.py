@@ -98,7 +98,7 @@ class RelativeMoment(NamedTuple):
         """In epoch milliseconds, as of a moment in epoch milliseconds."""
         if self.base == "now":
             return now_ms + self.number * _UNITS_MS.get(self.unit, 0)
-        return _begin(self.day(now_ms), self.time_zone) + (
+        return midnight(self.day(now_ms), self.time_zone) + (
             self.number * _UNITS_MS[self.unit] if self.unit in ("s", "m", "h") else 0
         )
 
@@ -184,7 +184,7 @@ def anniversary_changes_at(text: str, value: str, now_ms: int) -> int | None:
         if 0 <= year - first.year <= ANNIVERSARY_YEARS
     ]
     later = [each for begin in begins for each in (begin, begin + _DAY) if each > day]
-    return _begin(_moved(min(later), -found.number, found.unit), found.time_zone) if later else None
+    return midnight(_moved(min(later), -found.number, found.unit), found.time_zone) if later else None
 
 
 def _in_year(day: date, year: int) -> date:
@@ -233,6 +233,6 @@ def _moved(day: date, number: int, unit: str) -> date:
 
 
 @lru_cache(maxsize=10_000)
-def _begin(day: date, zone: ZoneInfo) -> int:
+def midnight(day: date, zone: ZoneInfo) -> int:
     """The first millisecond of a day. Where midnight is left out for summer time, the moment at which it would be."""
     return (datetime(day.year, day.month, day.day, tzinfo=zone) - _EPOCH) // _MS

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
 from typing import Annotated, Literal, Self
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, model_validator
@@ -57,11 +56,3 @@ class Simulated(BaseModel):
     rules: IdentityRules
     events: tuple[IdentityEvent, ...]
     pins: tuple[PinDocument, ...] = ()
-
-
-_EPOCH = datetime.fromisoformat("1970-01-01T00:00:00+00:00")
-
-
-def epoch_ms(moment: datetime) -> int:
-    """Epoch milliseconds, rounded down."""
-    return (moment - _EPOCH) // timedelta(milliseconds=1)

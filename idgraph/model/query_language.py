@@ -47,6 +47,7 @@ from idgraph.model.queries import (
     Term,
     leaves,
 )
+from idgraph.model.stamps import epoch_ms
 from idgraph.model.text import nearest
 
 # A text that looks like an operator is read whole, so that one of another language is no part of a path or value.
@@ -494,11 +495,7 @@ def _as_milliseconds(value: str | bool) -> str:
     if _RELATIVE.fullmatch(str(value)):
         return f"; {MOMENTS}"
     moment = _moment(str(value))
-    return "" if moment is None else f"; in milliseconds since 1970 it is {_milliseconds(moment)}"
-
-
-def _milliseconds(moment: datetime) -> int:
-    return int(moment.timestamp() * 1000)
+    return "" if moment is None else f"; in milliseconds since 1970 it is {epoch_ms(moment)}"
 
 
 def _moment(text: str) -> datetime | None:

@@ -81,7 +81,7 @@ class ModelTensor(BaseModel):
 
 
 class ModelInterface(BaseModel):
-    """What a model takes and gives, and its size."""
+    """Inputs, outputs and size of a model."""
 
     bytes: int
     nodes: int

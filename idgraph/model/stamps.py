@@ -39,6 +39,11 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
 
 
+def epoch_ms(moment: datetime) -> int:
+    """Epoch milliseconds of a time with an offset, rounded down."""
+    return (moment - _EPOCH) // _MILLISECOND
+
+
 def read_ordinal(value: Any) -> int:
     """An integer unchanged; RFC 3339 text with an offset as epoch milliseconds, rounded down.
 
@@ -59,7 +64,7 @@ def read_ordinal(value: Any) -> int:
             ) from None
         if moment.tzinfo is None:
             raise EventError(DeadLetterReason.BAD_ORDINAL, "the ordinal is a time without an offset")
-        return (moment - _EPOCH) // _MILLISECOND
+        return epoch_ms(moment)
     raise EventError(DeadLetterReason.BAD_ORDINAL, f"the ordinal is {kind(value)}, not an integer or a time")
 
 

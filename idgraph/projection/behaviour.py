@@ -20,7 +20,7 @@ from idgraph.model.durations import milliseconds
 from idgraph.model.errors import DamagedStateError, SpecError
 from idgraph.model.fragments import Kind, Origin, Register
 from idgraph.model.index import IndexRules
-from idgraph.model.stamps import Stamp
+from idgraph.model.stamps import Stamp, epoch_ms
 from idgraph.model.timelines import DAY_MS, EVERY_DAY, Entry, PageKey, Since, Timelines, count_before
 from merge.identity.components import Person
 from merge.resolution import Shown, shown, tree
@@ -61,7 +61,7 @@ NOTHING_DERIVED = AsOf({})
 
 
 _AFTER_ALL = 1 << 40
-"""A day."""
+"""A day after all others: of the pages before it a store gives the beginnings alone."""
 
 _PagesById = Mapping[str, Mapping[PageKey, bytes]]
 
@@ -78,8 +78,7 @@ class BehaviourReader:
         self._activities = {each.name: each for each in rules.activities}
         self._derivations = [_derivation(each, rules.models) for each in rules.derived]
         self._since = {
-            each.name: None if each.since is None else int(each.since.timestamp() * 1000)
-            for each in rules.activities
+            each.name: None if each.since is None else epoch_ms(each.since) for each in rules.activities
         }
         self._read = sorted({name for each in rules.derived for name in each.activities})
         self._asked = [path for each in self._derivations for path in each.reads if not self.derives(path)]
@@ -170,11 +169,9 @@ class BehaviourReader:
         values: dict[str, Any] = {}
         incomplete = []
         for each, result in zip(self._derivations, results, strict=True):
-            path = each.definition.path
-            for below, value in result.leaves.items():
-                values[f"{path}.{below}" if below else path] = value
+            values.update(_by_path(each.definition, result))
             if not result.is_complete:
-                incomplete.append(path)
+                incomplete.append(each.definition.path)
         return AsOf(values, incomplete)
 
     def timelines(self, person: Person, activities: Collection[str]) -> dict[str, Sequence[Entry]]:
@@ -245,8 +242,8 @@ class BehaviourReader:
     def _results(
         self, person: Person, pages: _PagesById, since: Since, moments: Sequence[int], is_short: bool = False
     ) -> list[list[Derived]]:
-        """What is derived at each moment; with `is_short` leaves and completeness. Where a result may rest on days before those of
-        `since`, these are read too."""
+        """The result of each derivation at each moment; with `is_short` only leaves and completeness. Days before those of `since`
+        are read too, where a result may rest on them."""
         timelines = self._timelines(person, pages, self._read, since)
         results = self._results_at(person, timelines, moments, is_short)
         cut = {name for name, each in timelines.items() if each.read_from == self._whole_from(name, each)}

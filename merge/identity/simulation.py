@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from idgraph.model.identifiers import Identifier
-from idgraph.model.identity_events import IdentityEvent, Named, PinDocument, epoch_ms
+from idgraph.model.identity_events import IdentityEvent, Named, PinDocument
 from idgraph.model.specs import SpecDocument
-from idgraph.model.stamps import Stamp
+from idgraph.model.stamps import Stamp, epoch_ms
 from merge.identity.evidence import Moment, Pair, SeenEvent, linked, links
 from merge.identity.resolve import Decision, Pin, Resolution, resolve
 from merge.identity.rules import Rules

@@ -18,6 +18,7 @@ from idgraph.model.behaviour import DerivedDocument
 from idgraph.model.callers import Scope
 from idgraph.model.errors import ProfileServiceError
 from idgraph.model.identifiers import HASHED_PREFIX
+from idgraph.model.stamps import epoch_ms
 from idgraph.web.path_values import path_value
 from metadata_service.attributes.catalogue import find_attributes
 from metadata_service.behaviour import ACTIVITIES, DERIVED_ATTRIBUTES
@@ -180,8 +181,8 @@ def show_timeline(
         return page.render("profiles.html", 404, missing=identifier)
     chosen = [each for each in activity or () if each]
     asked: dict[str, Any] = {"activity": chosen} if chosen else {}
-    asked |= {} if since is None else {"since": _epoch_ms(since)}
-    asked |= {} if until is None else {"until": _epoch_ms(until + timedelta(days=1))}
+    asked |= {} if since is None else {"since": _begin(since)}
+    asked |= {} if until is None else {"until": _begin(until + timedelta(days=1))}
     entries: dict[str, Any] = {"items": [], "next": None}
     spans: list[dict[str, Any]] = []
     problem = ""
@@ -216,8 +217,8 @@ def show_timeline(
     )
 
 
-def _epoch_ms(day: date) -> int:
-    return int(datetime(day.year, day.month, day.day, tzinfo=UTC).timestamp()) * 1000
+def _begin(day: date) -> int:
+    return epoch_ms(datetime(day.year, day.month, day.day, tzinfo=UTC))
 
 
 def _definitions(page: OwnPage) -> tuple[list[str], list[DerivedDocument]]:

@@ -62,7 +62,7 @@ def check_model(content: bytes) -> str:
 
 
 def interface_of(content: bytes) -> ModelInterface:
-    """What a model that `check_model` accepted takes and gives."""
+    """Inputs and outputs of a model that `check_model` accepted."""
     onnx = _library("onnx")
     graph = onnx.load_model_from_string(content).graph
     # Older formats list constants among the inputs.

@@ -17,8 +17,9 @@ from zoneinfo import ZoneInfo
 
 from idgraph.model import canonical, paths
 from idgraph.model.behaviour import CalendarPeriod, Window
-from idgraph.model.durations import milliseconds
+from idgraph.model.durations import midnight, milliseconds
 from idgraph.model.errors import SpecError, TransformError
+from idgraph.model.stamps import epoch_ms
 from idgraph.model.timelines import DAY_MS, Entry, count_before, times_of, values_of
 from transforms.spec.budget import start
 from transforms.spec.jmespath.compilation import compile_expression
@@ -107,7 +108,7 @@ class _Length:
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
-_FIRST_MS, _LAST_MS = ((datetime(year, 1, 1, tzinfo=UTC) - _EPOCH) // _MILLISECOND for year in (3, 9998))
+_FIRST_MS, _LAST_MS = (epoch_ms(datetime(year, 1, 1, tzinfo=UTC)) for year in (3, 9998))
 """Calendar periods are known from the one to the other."""
 
 
@@ -129,16 +130,13 @@ class _Calendar:
         """The last begin of a period that is not after the moment, and the first that is."""
         first = self._first_day((_EPOCH + moment * _MILLISECOND).astimezone(self._zone).date())
         # The local date may go back, or skip a day, where a zone changes its offset about midnight.
-        while self._midnight(first) > moment:
+        while midnight(first, self._zone) > moment:
             first = self._first_day(first - timedelta(days=1))
         while True:
             after = self._next(first)
-            if self._midnight(after) > moment:
-                return self._midnight(first), self._midnight(after)
+            if midnight(after, self._zone) > moment:
+                return midnight(first, self._zone), midnight(after, self._zone)
             first = after
-
-    def _midnight(self, day: date) -> int:
-        return (datetime(day.year, day.month, day.day, tzinfo=self._zone) - _EPOCH) // _MILLISECOND
 
     def _first_day(self, day: date) -> date:
         if self._kind == "day":

@@ -21,6 +21,7 @@ from idgraph.model.errors import ConfigError, FlowStoppedError, SourceUnavailabl
 from idgraph.model.flows import HeldSources
 from idgraph.model.pulsar import Bound, MessagePlace, PulsarSettings, PulsarSource, partition_name, written
 from idgraph.model.pulsar_ledgers import Ledgers, PulsarAdmin, behind
+from idgraph.model.stamps import epoch_ms
 from idgraph.model.topics import Behind
 from ingestion.sources.kafka.offsets import OffsetRange, Offsets, begin, begun, planned, ranges_of, taken
 from ingestion.sources.kafka.records import source_of_topic
@@ -234,7 +235,7 @@ def _at(admin: PulsarAdmin, topic: str, partition: int, found: Ledgers, place: B
     if isinstance(place, MessagePlace):
         return place.at
     if isinstance(place, datetime):
-        return admin.at(topic, partition, int(place.timestamp() * 1000))
+        return admin.at(topic, partition, epoch_ms(place))
     return found.end if place == "latest" else found.first
 
 

@@ -21,14 +21,14 @@ from hypothesis import strategies as st
 from idgraph.model.errors import ProfileIndexError, StoreError
 from idgraph.model.fragments import FragmentChange, Kind, Origin, Register
 from idgraph.model.identifiers import Identifier
-from idgraph.model.identity_events import IdentityEvent, PinDocument, epoch_ms
+from idgraph.model.identity_events import IdentityEvent, PinDocument
 from idgraph.model.identity_rules import IdentityRules
 from idgraph.model.index import IndexDocument, IndexRules, Segment
 from idgraph.model.ledger import CHANGES, Crossing
 from idgraph.model.pins import PinRecord
 from idgraph.model.queries import Condition, Exists, Not, Query
 from idgraph.model.snapshots import MetadataSnapshot
-from idgraph.model.stamps import SpecRef, Stamp
+from idgraph.model.stamps import SpecRef, Stamp, epoch_ms
 from idgraph.model.store import Assignment, ProfileStore
 from idgraph.model.tombstones import NO_EPOCH
 from idgraph.projection.documents import documents_of
